@@ -147,7 +147,7 @@ def _victims(launcher: int, victim: str) -> list[int]:
     found = []
     for child in children:
         with contextlib.suppress(psutil.Error):
-            if f"worker {child.environ().get(_CHILD)}" == victim:
+            if child.environ().get(_CHILD) == victim.replace(" ", "-"):
                 found.append(child.pid)
     return found or [launcher]
 

@@ -34,6 +34,7 @@ from typing_extensions import override
 
 from cli.ending import object_was_printed, print_object
 from foundation.errors import INTERRUPTED
+from foundation.processes.signals import handling, is_default
 from foundation.wording import format_bytes, visible
 
 _ECHO_WIDTH = 4  # columns: "^C^C"
@@ -185,19 +186,13 @@ class Bars:
         Args:
             hint: What Ctrl-C means for the command.
         """
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            yield
-            return
 
         def end(number: int, frame: FrameType | None) -> None:
             self.say_at_the_end("interrupted", hint, INTERRUPTED)
             os._exit(INTERRUPTED)
 
-        signal.signal(signal.SIGINT, end)
-        try:
+        with handling(end, signal.SIGINT, replaces=is_default):
             yield
-        finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def say_at_the_end(self, fact: str, hint: str, code: int) -> None:
         """Lines from a signal handler that ends the process with an exit code."""

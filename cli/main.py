@@ -25,6 +25,7 @@ from foundation.errors import (
     file_error,
 )
 from foundation.extras import naming_extras
+from foundation.processes.signals import exit_now
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
@@ -149,10 +150,8 @@ def _run() -> None:
         if not hint and _resumes(sys.argv):
             hint = RESUMES
         click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
-        sys.stderr.flush()
         ending.print_object(INTERRUPTED, "interrupted", hint)
-        # Not sys.exit: threads of Beam and TensorFlow still run, and would abort the process.
-        os._exit(INTERRUPTED)
+        exit_now(INTERRUPTED)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader has closed the pipe: `shardmill inspect set | head`
@@ -170,13 +169,12 @@ def _run() -> None:
 
 def _end_without(lost: ShardmillError) -> NoReturn:
     """Ends a worker at once that lost another one: TensorFlow would wait for that at the exit."""
-    from cli.local_workers import is_worker
+    from trainer.launching import is_launched
 
-    if is_worker():
+    if is_launched():
         ending.object_was_printed()  # by the launcher at its end: it may start this one again
     ending.fail(lost)
-    sys.stdout.flush()
-    os._exit(lost.exit_code)
+    exit_now(lost.exit_code)
 
 
 def _readable(error: Exception) -> ShardmillError | None:

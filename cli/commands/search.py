@@ -66,7 +66,7 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
       shardmill search space.yaml --method grid --run-dir searches/1
     """
     from cli.console import Bars, print_json
-    from cli.local_workers import gpus
+    from trainer.launching.gpus import visible_gpus
     from trainer.search.plan import default_directory, make_plan
     from trainer.search.plot import draw
     from trainer.search.searching import SearchStopped
@@ -87,7 +87,7 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     try:
         with Bars() as bars:
             show = _Show(bars, plan)
-            trials = run_search(plan, program, gpus(), show)
+            trials = run_search(plan, program, visible_gpus(), show)
             show.finish()
     except SearchStopped as stopped:
         raise ending.stopped(stopped) from None

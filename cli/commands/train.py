@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import shlex
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from cli import ending
 from cli.config_file import config_options, save
 from cli.options import click_options
 from cli.places import LOCAL, PLACE
+from foundation.processes.signals import exit_now
 from foundation.storage import Place
+from trainer.launching import is_launched, strategy_to_launch
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS
 
@@ -77,7 +79,7 @@ def train(
     if save_config is not None:
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
-    options = _divided(options)
+    options = _launched(options)
     if options.strategy not in SEVERAL_WORKERS:
         train_model(options, as_json)
         return
@@ -86,35 +88,29 @@ def train(
         train_model(options, as_json)
     except SystemExit as ended:
         code = ended.code
-    sys.stdout.flush()
-    sys.stderr.flush()
     # TensorFlow would wait for its heartbeats, up to 10 s, and for a worker that is missing.
-    os._exit(code)
+    exit_now(code)
 
 
-def _divided(options: TrainOptions) -> TrainOptions:
-    """The options of this process: the launcher of several does not come back from here.
+def _launched(options: TrainOptions) -> TrainOptions:
+    """Returns the options of this process. That which launches the others does not return.
 
     Raises:
         UsageError: The options that start processes contradict each other.
         SystemExit: The processes that were started have ended.
     """
-    count = options.local_workers or 1
-    if options.parameter_servers is not None or (
-        options.strategy == "parameter_server" and options.local_workers is not None
-    ):
-        from cli import local_servers
+    strategy = strategy_to_launch(options)
+    if strategy is None:
+        return options
+    if is_launched():
+        return dataclasses.replace(options, strategy=strategy)
+    from trainer.launching.launcher import launch
 
-        if not local_servers.is_worker():
-            raise SystemExit(local_servers.train_locally(options))
-        return dataclasses.replace(options, strategy="parameter_server")
-    if count > 1:
-        from cli import local_workers
-
-        if not local_workers.is_worker():
-            raise SystemExit(local_workers.train_locally(options, count))
-        return dataclasses.replace(options, strategy="multi_worker")
-    return options
+    program = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
+    launched = launch(options, strategy, program, partial(click.echo, err=True))
+    if launched.has_result:
+        ending.object_was_printed()
+    raise SystemExit(launched.exit_code)
 
 
 def _default_run_dir(directory: Place) -> Path:
@@ -198,7 +194,7 @@ def _trained(options: TrainOptions) -> TrainResult:
 
 def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
     """SIGTERM while nothing is to be saved ends the process at once, with a word."""
-    from trainer.checkpointing.termination import sigterm_ends_at_once
+    from trainer.checkpointing.termination import exit_on_sigterm
 
     def say() -> None:
         command = shlex.join(["shardmill", *sys.argv[1:]])
@@ -209,7 +205,7 @@ def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
         )
 
     ending.leave_sigterm()
-    return sigterm_ends_at_once(say)
+    return exit_on_sigterm(say)
 
 
 def _measured(final: EpochDone) -> str:

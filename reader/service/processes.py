@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import errno
 import multiprocessing
-import os
 import signal
 import socket
 import time
@@ -22,6 +21,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from foundation.processes.children import cause_of_end
+from foundation.processes.signals import exit_now, handling
 from reader.records.split_files import check_shards
 from reader.service.address import PROTOCOL, Address, check_answers
 from shard_format import InputError, ShardSetError, UsageError, load_manifest
@@ -41,12 +42,12 @@ class ServeOptions:
     """What is served, and where.
 
     Attributes:
-        directory: The shard set; trainers and all workers must see it under this path.
+        directory: Directory of the shard set; trainers and all workers must see it under this path.
         host: Name or address under which trainers and other workers reach this machine.
-        port: Of the dispatcher; the workers of this machine have the next ones. With `join` only
-            the next ones are used.
-        workers: Processes, at least 0; a dispatcher alone is useful where others join it.
-        join: The dispatcher of another machine, instead of an own one.
+        port: Port of the dispatcher; the workers of this machine have the next ones. With `join`
+            only the next ones are used.
+        workers: Number of worker processes; a dispatcher alone (0) is useful where others join it.
+        join: Address of the dispatcher of another machine; None starts one here.
         journal: Directory where the dispatcher notes what it does, so that after a restart streams
             continue; None keeps no notes.
     """
@@ -71,12 +72,12 @@ class ServeOptions:
 
     @property
     def dispatcher(self) -> Address:
-        """Where trainers connect to."""
+        """Address that trainers connect to."""
         return self.join or Address(self.host, self.port)
 
 
 def check_directory(directory: Path) -> None:
-    """Returns if a shard set is there as its manifest says, by names and sizes.
+    """Checks that the files of a shard set are there, by names and sizes.
 
     Raises:
         ShardSetError: There is no set, or a file is missing.
@@ -94,8 +95,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Serves until SIGINT or SIGTERM.
 
     Args:
-        options: What, and where.
-        say: Called with a line for each event, first the address once it answers.
+        options: Options of the service.
+        say: Function called with a line for each event, first the address once it answers.
 
     Raises:
         UsageError: A port is taken, or no dispatcher answers that is to be joined.
@@ -106,43 +107,45 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     own = options.join is None
     for port in range(options.port + (not own), options.port + options.workers + 1):
         _check_free(port)
-    with _signals_end_it(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        stack.enter_context(handling(signal.default_int_handler, signal.SIGINT, signal.SIGTERM))
         if options.join is not None:
             check_answers(options.join, "shardmill serve")
             dispatcher = None
         else:
             dispatcher = _start_dispatcher(options)
             stack.callback(dispatcher._stop)
-        team = _Team(options)
-        stack.callback(team.stop)
-        team.start()
+        workers = _ServiceWorkers(options)
+        stack.callback(workers.stop)
+        workers.start()
         say(f"serving {options.directory} at {options.dispatcher}")
         say(_exposed(options))
-        _watch(team, dispatcher, say)
+        _watch(workers, dispatcher, say)
 
 
 def _exposed(options: ServeOptions) -> str:
-    """Who can reach the ports, which TensorFlow opens on all interfaces (it cannot choose one)."""
+    """Returns a warning on the ports, which TensorFlow opens on all network interfaces."""
     first = options.port + (options.join is not None)
     last = options.port + options.workers
     ports = f"port {first} is" if first == last else f"ports {first} to {last} are"
     return f"{ports} open on every network interface, without authentication: use a firewall"
 
 
-def _watch(team: _Team, dispatcher: Any, say: Callable[[str], None]) -> None:
-    """Says what changes, and has workers that died started again, for ever."""
+def _watch(workers: _ServiceWorkers, dispatcher: Any, say: Callable[[str], None]) -> None:
+    """Reports changes, and starts workers again that died, until a signal comes."""
     last = ""
     while True:
-        for line in team.look():
+        for line in workers.look():
             say(line)
-        known = team.alive if dispatcher is None else dispatcher._num_workers()
+        known = workers.alive if dispatcher is None else dispatcher._num_workers()
         now = f"{known} worker{'' if known == 1 else 's'}"
         if now != last:
             say(now)
             last = now
 
 
-class _Team:
+class _ServiceWorkers:
     """The workers of this machine."""
 
     def __init__(self, options: ServeOptions) -> None:
@@ -159,7 +162,7 @@ class _Team:
             self._start(self._options.port + 1 + number)
 
     def look(self) -> Iterator[str]:
-        """What happened within the next seconds."""
+        """Waits some seconds, and yields a line for each worker that was started again."""
         alive = [process.sentinel for process, _ in self._members.values() if process.is_alive()]
         if len(alive) == len(self._members) > 0:
             connection.wait(alive, _LOOK)
@@ -170,7 +173,8 @@ class _Team:
                 continue
             if time.monotonic() - started < _RESTART_SECONDS:
                 continue
-            yield f"the worker on port {port} ended ({_cause(process)}); it is started again"
+            cause = cause_of_end(process.exitcode)
+            yield f"the worker on port {port} ended ({cause}); it is started again"
             self._start(port)
 
     def stop(self) -> None:
@@ -194,7 +198,7 @@ class _Team:
 
 
 def _work(dispatcher: str, own: Address) -> None:
-    """A worker, in its own process, until its parent ends or ends it."""
+    """Runs a worker in its own process, until its parent ends or stops it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent sends SIGTERM
     import tensorflow as tf
 
@@ -209,7 +213,7 @@ def _work(dispatcher: str, own: Address) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
-    os._exit(0)  # not by way of the server's threads, which may wait for the dispatcher
+    exit_now(0)  # the threads of the server may wait for the dispatcher
 
 
 def _start_dispatcher(options: ServeOptions) -> Any:
@@ -238,7 +242,7 @@ def _dispatcher(options: ServeOptions, tf: Any) -> Any:
 
 
 def _check_free(port: int) -> None:
-    """Returns if nobody listens on the port. TensorFlow would share it with another service."""
+    """Checks that nobody listens on a port, which TensorFlow would share with another service."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -250,26 +254,3 @@ def _check_free(port: int) -> None:
                 f"Cannot listen on port {port} in shardmill serve: '{error.strerror}'. Stop what "
                 "listens there, or pass another --port."
             ) from error
-
-
-def _cause(process: BaseProcess) -> str:
-    code = process.exitcode
-    if code is not None and code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}"
-
-
-@contextlib.contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """SIGINT and SIGTERM end the block, and what it began is stopped."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

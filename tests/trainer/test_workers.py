@@ -102,7 +102,7 @@ def test_two_workers_of_which_one_is_killed_learn_what_one_learns(runs, tmp_path
     several = ("--local-workers", 2, "--restarts", 1, "--checkpoint-minutes", 1e-5)
     process = runs.start(run, *several, *flags, "--sync-batch-norm")
     await_checkpoint(run, process)
-    os.kill(children(process.pid)[1], signal.SIGKILL)
+    os.kill(children(process.pid)["worker-1"], signal.SIGKILL)
     out, err = finished(process)
     assert "worker 0 of 2, 2 devices; gradients are summed by RING" in err
     assert re.search(r"error: Worker 1 \(127\.0\.0\.1:\d+\) ended\. See its log", err)
@@ -128,7 +128,7 @@ def test_a_worker_that_hangs_ends_the_run_within_the_limit(runs, tmp_path):
     process = runs.start(run, "--local-workers", 2, "--epochs", 100000)
     await_checkpoint(run, process, 2)
     stopped = time.monotonic()
-    os.kill(children(process.pid)[0], signal.SIGSTOP)
+    os.kill(children(process.pid)["worker-0"], signal.SIGSTOP)
     _, err = finished(process, LOST)
     # About three times the limit on an idle machine: silence, the time for all to notice, the
     # launcher's for a worker that hangs.
@@ -146,7 +146,7 @@ def test_every_other_worker_names_the_one_that_is_lost(runs, tmp_path, victim, n
     run = tmp_path / "run"
     process = runs.start(run, "--local-workers", 3, "--epochs", 100000)
     await_checkpoint(run, process, 2)
-    os.kill(children(process.pid)[victim], number)
+    os.kill(children(process.pid)[f"worker-{victim}"], number)
     _, err = finished(process, LOST)
     said = {0: err} | {i: (run / "workers" / f"worker-{i}.log").read_text() for i in (1, 2)}
     how = "ended" if number == signal.SIGKILL else r"has not answered for \d+ s"
@@ -297,7 +297,7 @@ def test_a_port_that_is_taken_is_named(two, options):
 
 
 def test_local_workers_refuse_what_they_cannot_be(shardmill, write_set, tmp_path, monkeypatch):
-    from cli import local_workers
+    from trainer.launching.gpus import divided_gpus
 
     directory = write_set(train=40)
 
@@ -319,7 +319,7 @@ def test_local_workers_refuse_what_they_cannot_be(shardmill, write_set, tmp_path
     (tmp_path / "run" / "thesis.tex").touch()
     assert "holds other files and no run.json" in refused()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
-    assert local_workers.divided_gpus(2) == ["4,6", "5"]
+    assert divided_gpus(2) == [["4", "6"], ["5"]]
 
 
 def test_other_strategies_do_not_look_at_tf_config(monkeypatch, options):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 from foundation.errors import InputError
+from foundation.processes.children import ChildProcess, wait_for_all
 from foundation.wording import counted
 from trainer.checkpointing.best import score
 from trainer.checkpointing.run_dir import HISTORY
@@ -29,7 +30,13 @@ from trainer.search.events import (
     Waiting,
 )
 from trainer.search.plan import SearchPlan
-from trainer.search.processes import INTERRUPTED, TrialProcess, divided_cores, environment_of
+from trainer.search.processes import (
+    GRACE_SECONDS,
+    INTERRUPTED,
+    divided_cores,
+    environment_of,
+    failure_reason,
+)
 from trainer.search.proposals import METHODS
 from trainer.search.pruners import PRUNERS
 from trainer.search.trials import SearchDir, Trial
@@ -95,7 +102,7 @@ class _Running:
     """
 
     number: int
-    process: TrialProcess | None
+    process: ChildProcess | None
     slot: int
     seconds: float
 
@@ -199,12 +206,13 @@ class _Search:
         self._look(running)  # what an earlier process has measured may end it
         if running not in self._running:
             return
-        running.process = TrialProcess(
+        running.process = ChildProcess(
             [*self._program, *self._plan.arguments(trial.options, self._place.run_dir(trial))],
             self._place.log(trial),
             environment_of(slot, self._plan.options.parallel, self._gpus),
-            self._cores[slot],
-            self._lock,
+            cores=self._cores[slot],
+            kept_open=[self._lock],
+            grace=GRACE_SECONDS,
         )
         self._on_event(TrialBegun(self._trials[trial.number], slot))
 
@@ -257,7 +265,9 @@ class _Search:
         self._running.remove(running)
         trial, process = self._trials[running.number], running.process
         if process is not None:
-            trial = dataclasses.replace(trial, seconds=running.seconds + process.seconds)
+            trial = dataclasses.replace(
+                trial, seconds=running.seconds + time.monotonic() - process.started
+            )
         if trial.state == "running" and code in INTERRUPTED:
             restarts = self._restarts[trial.number] = self._restarts.get(trial.number, 0) + 1
             if restarts <= _RESTARTS:
@@ -267,7 +277,7 @@ class _Search:
         if trial.state == "running" and code == 0 and trial.values:
             trial = dataclasses.replace(trial, state="completed")
         elif trial.state == "running":
-            reason = process.reason(code or 0) if process else ""
+            reason = failure_reason(process, code or 0) if process else ""
             # What `trainer.epochs` says of a loss, or a loss scale, that is not finite.
             state = "diverged" if reason.startswith("The loss") else "failed"
             trial = dataclasses.replace(trial, state=state, reason=reason)
@@ -283,5 +293,4 @@ class _Search:
         processes = [running.process for running in self._running if running.process is not None]
         for process in processes:
             process.stop()
-        while any(process.poll() is None for process in processes):
-            time.sleep(_LOOK_SECONDS)
+        wait_for_all(processes)

@@ -21,7 +21,7 @@ from trainer import StopAsked, TrainingStopped, train
 from trainer.checkpointing.checkpoint_files import newest
 from trainer.checkpointing.checkpoints import Checkpoints, latest_progress
 from trainer.checkpointing.progress import Progress
-from trainer.checkpointing.termination import Termination, sigterm_ends_at_once
+from trainer.checkpointing.termination import Termination, exit_on_sigterm
 from trainer.loop import Totals
 from trainer.run import train_on
 from trainer.train_state import make_train_state
@@ -118,7 +118,7 @@ def test_sigterm_ends_a_process_at_once_while_nothing_is_to_be_saved(monkeypatch
 
     monkeypatch.setattr(os, "_exit", end)
     said, asked = [], []
-    with sigterm_ends_at_once(lambda: said.append(1)):
+    with exit_on_sigterm(lambda: said.append(1)):
         with Termination(asked.append) as termination:
             with pytest.raises(Ended, match="143"):
                 os.kill(os.getpid(), signal.SIGTERM)
