@@ -48,7 +48,7 @@ class Range(NamedTuple):
     Attributes:
         url: The file.
         offset: First byte.
-        size: How many.
+        size: Number of bytes.
     """
 
     url: Url
@@ -80,9 +80,9 @@ class Entry(NamedTuple):
     """What a folder holds under a name.
 
     Attributes:
-        name: Without the folder; bytes that are no UTF-8 are escaped, as by `os.fsdecode`.
+        name: Name without the folder; bytes that are no UTF-8 are escaped, as by `os.fsdecode`.
         kind: FILE, FOLDER, OTHER or UNKNOWN.
-        stat: Of the file; zeros for UNKNOWN.
+        stat: Size and time of the file; zeros for UNKNOWN.
         is_link: Whether it is a symbolic link.
     """
 
@@ -110,45 +110,45 @@ class RandomAccessFile(Protocol):
 
 
 class Storage(Protocol):
-    """One kind of storage; the functions of this package say what each method does.
+    """One kind of storage; the functions of this package describe the arguments of its methods.
 
     Methods are called from many threads at a time.
     """
 
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """See `read_ranges`."""
+        """Reads byte ranges of a file, in the order given."""
 
     def read_file(self, place: File, size: int, limit: int) -> bytes:
-        """See `read_file`."""
+        """Reads a whole file whose size was listed."""
 
     def open_input(self, place: Place) -> BinaryIO:
-        """See `open_input`."""
+        """Opens a file to read, buffered and seekable."""
 
     def open_random(self, place: File) -> RandomAccessFile:
-        """See `open_random`."""
+        """Opens a file to read at any place, without a buffer."""
 
     def stat(self, place: Place) -> Stat | None:
-        """See `stat`."""
+        """Returns size and time of change; None if there is no regular file."""
 
     def is_folder(self, place: Place) -> bool:
-        """See `is_folder`."""
+        """Whether there is a folder, or a symbolic link to one."""
 
     def list_folder(self, place: Place) -> Iterator[Entry]:
-        """See `list_folder`."""
+        """Lists what is in a folder, one level deep, in no order."""
 
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
-        """See `list_tree`."""
+        """Lists the relative names of all files below a folder, in no order."""
 
     def make_folder(self, place: Place) -> None:
-        """See `make_folder`."""
+        """Makes a folder and those above it."""
 
     def create(
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> AbstractContextManager[BinaryIO]:
-        """See `create`."""
+        """Creates a file, which gets its name, whole, at the end of the block."""
 
     def delete(self, place: Place) -> None:
-        """See `delete`."""
+        """Deletes a file, if there is one."""
 
     def delete_tree(self, place: Place) -> None:
-        """See `delete_tree`."""
+        """Deletes a folder with all that is in it, as far as possible."""

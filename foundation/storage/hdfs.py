@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from typing_extensions import override
+
 from foundation.errors import UsageError
 from foundation.storage.base import (
     FILE,
@@ -30,6 +32,7 @@ from foundation.storage.base import (
     Place,
     RandomAccessFile,
     Stat,
+    Storage,
     Url,
 )
 from foundation.storage.in_flight import in_order, start
@@ -43,27 +46,27 @@ _UNFINISHED = ".part"
 _STALE_SECONDS = 3600  # an unfinished file that is older was left by a killed writer
 
 
-class HdfsStorage:
-    """See Storage."""
+class HdfsStorage(Storage):
+    """Files in the Hadoop Distributed File System."""
 
+    @override
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """See Storage."""
         with _readable_errors(place):
             reader = _client(_url(place)).read(_path(place))
         return in_order(
             (size, partial(_read, place, reader, offset, size)) for offset, size in ranges
         )
 
+    @override
     def read_file(self, place: File, size: int, limit: int) -> bytes:
-        """See Storage."""
         return next(self.read_ranges(_url(place), [(0, min(size, limit) + 1)]))
 
+    @override
     def open_input(self, place: Place) -> BinaryIO:
-        """See Storage."""
         return cast(BinaryIO, io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES))
 
+    @override
     def open_random(self, place: File) -> RandomAccessFile:
-        """See Storage."""
         url = _url(place)
         with _readable_errors(url):
             reader = _client(url).read(_path(url))
@@ -76,26 +79,26 @@ class HdfsStorage:
 
         return ObjectFile(request, reader.__len__)
 
+    @override
     def stat(self, place: Place) -> Stat | None:
-        """See Storage."""
         found = _status(_url(place))
         return None if found is None or found.isdir else _stat(found)
 
+    @override
     def is_folder(self, place: Place) -> bool:
-        """See Storage."""
         found = _status(_url(place))
         return found is not None and bool(found.isdir)
 
+    @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
-        """See Storage."""
         with _readable_errors(place):
             for found in _client(_url(place)).list_status(_path(place), recursive=False):
                 name = found.path.rpartition("/")[2]
                 if not _is_unfinished(name):
                     yield Entry(name, FOLDER if found.isdir else FILE, _stat(found))
 
+    @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
-        """See Storage."""
         skipped = len(_path(place).rstrip("/")) + 1
         with _readable_errors(place):
             for found in _client(_url(place)).list_status(_path(place), recursive=True):
@@ -103,8 +106,9 @@ class HdfsStorage:
                 if not found.isdir and not _is_unfinished(name):
                     yield name, _stat(found)
 
+    @override
     def make_folder(self, place: Place) -> None:
-        """See Storage. What writers that were killed long ago left in it is deleted."""
+        """What writers that were killed long ago left in it is deleted."""
         url = _url(place)
         with _readable_errors(url):
             client = _client(url)
@@ -113,11 +117,12 @@ class HdfsStorage:
                 if _is_unfinished(found.path) and _age(found) > _STALE_SECONDS:
                     client.delete(found.path, recursive=False)
 
+    @override
     @contextlib.contextmanager
     def create(
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> Iterator[BinaryIO]:
-        """See Storage. The file waits on this machine until it is whole."""
+        """The file waits on this machine until it is whole."""
         folder = str(scratch) if scratch else None
         with tempfile.SpooledTemporaryFile(_HELD_BYTES, dir=folder) as spool:
             file = cast(BinaryIO, spool)
@@ -125,13 +130,13 @@ class HdfsStorage:
             file.seek(0)
             start(partial(_write, _url(place), file, durable, if_absent)).result()
 
+    @override
     def delete(self, place: Place) -> None:
-        """See Storage."""
         with contextlib.suppress(FileNotFoundError), _readable_errors(place):
             _client(_url(place)).delete(_path(place), recursive=False)
 
+    @override
     def delete_tree(self, place: Place) -> None:
-        """See Storage."""
         with contextlib.suppress(FileNotFoundError), _readable_errors(place):
             _client(_url(place)).delete(_path(place), recursive=True)
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from typing_extensions import override
+
 from foundation.storage.base import (
     FILE,
     FOLDER,
@@ -24,6 +26,7 @@ from foundation.storage.base import (
     Place,
     RandomAccessFile,
     Stat,
+    Storage,
 )
 
 # There is no file of such a name. Where one is to be made, that fails with the system's reason.
@@ -35,11 +38,12 @@ _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 _BEGIN_TO_WRITE = ctypes.c_uint(2)  # SYNC_FILE_RANGE_WRITE, which does not wait
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """What the operating system has mounted: a disk, NFS, a bucket by FUSE."""
 
+    @override
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """See `Storage`. One system call a range: a shard reads a few records of each unit."""
+        """One system call a range: a shard reads a few records of each unit."""
         descriptor = os.open(_path(place), os.O_RDONLY | os.O_CLOEXEC)
         try:
             for offset, size in ranges:
@@ -47,8 +51,9 @@ class LocalStorage:
         finally:
             os.close(descriptor)
 
+    @override
     def read_file(self, place: File, size: int, limit: int) -> bytes:
-        """See `Storage`. Three system calls, where `open` and `read` make seven.
+        """Three system calls, where `open` and `read` make seven.
 
         Every system call gives up the interpreter's lock, and with several threads taking it back
         costs more than the call.
@@ -65,16 +70,16 @@ class LocalStorage:
         finally:
             os.close(descriptor)
 
+    @override
     def open_input(self, place: Place) -> BinaryIO:
-        """See `Storage`."""
         return _path(place).open("rb")
 
+    @override
     def open_random(self, place: File) -> RandomAccessFile:
-        """See `Storage`."""
         return _LocalFile(_local(place))
 
+    @override
     def stat(self, place: Place) -> Stat | None:
-        """See `Storage`."""
         try:
             found = _path(place).stat()
         except OSError as error:
@@ -83,8 +88,8 @@ class LocalStorage:
             raise
         return Stat.of(found.st_size, found.st_mtime_ns) if modes.S_ISREG(found.st_mode) else None
 
+    @override
     def is_folder(self, place: Place) -> bool:
-        """See `Storage`."""
         try:
             return _path(place).is_dir()
         except OSError as error:
@@ -101,8 +106,8 @@ class LocalStorage:
                 return False
             raise
 
+    @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
-        """See `Storage`."""
         with os.scandir(_path(place)) as entries:
             for entry in entries:
                 is_link = entry.is_symlink()
@@ -115,8 +120,8 @@ class LocalStorage:
                     status = Stat.of(found.st_size, found.st_mtime_ns)
                     yield Entry(entry.name, _kind(found.st_mode), status, is_link)
 
+    @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
-        """See `Storage`."""
         root = os.fspath(_path(place))
         for folder, _, names in os.walk(root):
             for name in names:
@@ -125,15 +130,16 @@ class LocalStorage:
                 if modes.S_ISREG(found.st_mode):
                     yield os.path.relpath(path, root), Stat.of(found.st_size, found.st_mtime_ns)
 
+    @override
     def make_folder(self, place: Place) -> None:
-        """See `Storage`."""
         _path(place).mkdir(parents=True, exist_ok=True)
 
+    @override
     @contextlib.contextmanager
     def create(
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> Iterator[BinaryIO]:
-        """See `Storage`. The file is written under another name, then renamed."""
+        """The file is written under another name, then renamed."""
         final = _path(place)
         temporary = (scratch or final.parent) / f".{uuid.uuid4().hex}.part"
         try:
@@ -155,12 +161,12 @@ class LocalStorage:
         if durable:
             _flush_names(final.parent)
 
+    @override
     def delete(self, place: Place) -> None:
-        """See `Storage`."""
         _path(place).unlink(missing_ok=True)
 
+    @override
     def delete_tree(self, place: Place) -> None:
-        """See `Storage`."""
         shutil.rmtree(_path(place), ignore_errors=True)
 
 
@@ -178,27 +184,27 @@ class _WrittenEarly(io.FileIO):
         return written
 
 
-class _LocalFile:
-    """See RandomAccessFile."""
+class _LocalFile(RandomAccessFile):
+    """An open file of the operating system."""
 
     def __init__(self, path: Path | bytes) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
+    @override
     def size(self) -> int:
-        """See RandomAccessFile."""
         return os.fstat(self._descriptor).st_size
 
+    @override
     def read_at(self, offset: int, size: int) -> bytes:
-        """See RandomAccessFile."""
         return os.pread(self._descriptor, size, offset)
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See RandomAccessFile."""
         return os.preadv(self._descriptor, [buffer], offset)
 
+    @override
     def close(self) -> None:
-        """See RandomAccessFile."""
         os.close(self._descriptor)
 
 

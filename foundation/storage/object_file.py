@@ -7,6 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from typing_extensions import override
+
+from foundation.storage.base import RandomAccessFile
+
 # What a first read asks for at least: a head to inspect, or a whole small file.
 _FIRST_BYTES = 32 << 10  # 32 KiB
 _STREAK_BYTES = 512 << 10  # 512 KiB, of a second read that begins where the first ended
@@ -22,7 +26,7 @@ class Answer(NamedTuple):
 
     Attributes:
         data: The bytes.
-        size: Of the whole object.
+        size: Size of the whole object in bytes.
     """
 
     data: bytes
@@ -43,12 +47,12 @@ class Block(NamedTuple):
     answer: Future[Answer]
 
 
-class ObjectFile:
-    """See RandomAccessFile.
+class ObjectFile(RandomAccessFile):
+    """An object that is read at any place.
 
     Args:
-        request: Requests a range from an offset, of a size or another one.
-        find_size: Asks for the size of the object.
+        request: Function that requests a range from an offset, of a size or another one.
+        find_size: Function that asks for the size of the object.
     """
 
     def __init__(self, request: Callable[[int, int], Block], find_size: Callable[[], int]) -> None:
@@ -60,14 +64,14 @@ class ObjectFile:
         self._window = 0  # bytes to have in flight behind the position
 
     @property
+    @override
     def size(self) -> int:
-        """See RandomAccessFile."""
         if self._size is None:
             self._size = self._find_size()
         return self._size
 
+    @override
     def read_at(self, offset: int, size: int) -> bytes:
-        """See RandomAccessFile."""
         if size <= 0 or (self._size is not None and offset >= self._size):
             return b""
         block = self._block_at(offset, size)
@@ -81,14 +85,14 @@ class ObjectFile:
             self._fill(offset)
         return answer.data[offset - block.start : offset - block.start + size]
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See RandomAccessFile."""
         data = self.read_at(offset, len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
+    @override
     def close(self) -> None:
-        """See RandomAccessFile."""
         for block in self._blocks:
             block.answer.cancel()
         self._blocks.clear()

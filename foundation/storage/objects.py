@@ -33,6 +33,7 @@ from foundation.storage.base import (
     RandomAccessFile,
     Range,
     Stat,
+    Storage,
     Url,
 )
 from foundation.storage.gcs_uploads import upload_to_gcs
@@ -56,14 +57,14 @@ _DELETES_MANY = ("s3://", "abfs")  # what has a request for that
 _RETRY_SECONDS = (0.2, 1.0, 4.0)
 
 
-class ObjectStorage:
-    """See Storage."""
+class ObjectStorage(Storage):
+    """Objects of S3, Google Cloud Storage and Azure."""
 
     def __init__(self) -> None:
         self._prefetched = Prefetched(_request)
 
+    @override
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """See Storage."""
         return self.read_many(Range(_url(place), offset, size) for offset, size in ranges)
 
     def read_many(self, ranges: Iterable[Range]) -> Iterator[bytes]:
@@ -84,20 +85,20 @@ class ObjectStorage:
             done += 1
             yield b"".join([first, *rest]) if rest else first
 
+    @override
     def read_file(self, place: File, size: int, limit: int) -> bytes:
-        """See Storage."""
         # A byte more than listed, since the object may have grown.
         wanted = min(size, limit) + 1
         return next(self.read_ranges(_url(place), [(0, wanted)]))
 
+    @override
     def open_input(self, place: Place) -> BinaryIO:
-        """See Storage."""
         file = io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES)
         file.peek(1)  # now, not later, it is found that there is none
         return cast(BinaryIO, file)
 
+    @override
     def open_random(self, place: File) -> RandomAccessFile:
-        """See Storage."""
         url = _url(place)
 
         def find_size() -> int:
@@ -111,24 +112,24 @@ class ObjectStorage:
     def ahead(
         self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
     ) -> Iterator[Item]:
-        """See Storage."""
+        """Yields items of work while what the next ones will read is on its way."""
         return self._prefetched.ahead(items, range_of)
 
+    @override
     def stat(self, place: Place) -> Stat | None:
-        """See Storage."""
         url = _url(place)
         try:
             return _stat(_retried(url, lambda store, key: _obstore().head(store, key)))
         except FileNotFoundError:
             return None
 
+    @override
     def is_folder(self, place: Place) -> bool:
-        """See Storage."""
         url = _url(place)
         return bool(_retried(url, lambda store, key: _page(store, f"{key}/" if key else "", 1)))
 
+    @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
-        """See Storage."""
         url = _url(place)
         found = _retried(
             url, lambda store, key: _obstore().list_with_delimiter(store, f"{key}/" if key else "")
@@ -142,8 +143,8 @@ class ObjectStorage:
             if item["path"] != own and not (not item["size"] and _name(item["path"]) in folders):
                 yield Entry(_name(item["path"]), FILE, _stat(item))
 
+    @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
-        """See Storage."""
         url = _url(place)
         own = locate(url).key
         skipped = len(own) + 1 if own else 0
@@ -162,14 +163,16 @@ class ObjectStorage:
         if mark is not None:
             yield mark
 
+    @override
     def make_folder(self, place: Place) -> None:
-        """See Storage. There is none to make."""
+        """Does nothing: an object store has no folders."""
 
+    @override
     @contextlib.contextmanager
     def create(
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> Iterator[BinaryIO]:
-        """See Storage. What is larger than 32 MiB waits in a local file until it is whole."""
+        """What is larger than 32 MiB waits in a local file until it is whole."""
         url = _url(place)
         with tempfile.SpooledTemporaryFile(
             _HELD_BYTES, dir=str(scratch) if scratch else None
@@ -180,13 +183,13 @@ class ObjectStorage:
             send = partial(_upload, url, file, size, if_absent)
             start(send).result()
 
+    @override
     def delete(self, place: Place) -> None:
-        """See Storage."""
         with contextlib.suppress(FileNotFoundError):
             _retried(_url(place), lambda store, key: _obstore().delete(store, key))
 
+    @override
     def delete_tree(self, place: Place) -> None:
-        """See Storage."""
         url = _url(place)
         while keys := _retried(url, lambda store, key: _page(store, f"{key}/" if key else "")):
             if url.text.startswith(_DELETES_MANY):
