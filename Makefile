@@ -60,7 +60,7 @@ format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: venv  ## Compare throughput and memory with the bare kernel and TFDS (about 25 minutes).
+bench: venv  ## Measure throughput, memory and near duplicates, beside bare kernels and TFDS (hours).
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove .venv, caches and demo output.

@@ -6,15 +6,13 @@ a quarter while one of images writes shards and commits, and a quarter is in bui
 an S3 server, every second of these while it writes shards and commits. Then the same command
 completes the build, and its root hash and the names and sizes of its files are compared with those
 of a build that was not killed; every unit that was done must be found done. Needs 'make engines'
-for the server. Results go to benchmarks/results/build_kills.json.
+for the server.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import csv
-import datetime
 import json
 import os
 import random
@@ -27,12 +25,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measure import machine
+from benchmarks.measure import HERE, parser, write
 from shard_format import naming
 from tests.servers.versitygw import versitygw
 
-_HERE = Path(__file__).parent
-_SAMPLES = _HERE.parent / "samples"
+_SAMPLES = HERE.parent / "samples"
 _TIMED = (naming.BUILD, "report.html")  # files whose content has times in it
 _COMMON = ("--workers", "2", "--num-shards", "24")
 _IMAGES = ("images", _SAMPLES / "clothing", "--resize", "shorter:200", "--unit-size", "100KiB")
@@ -47,12 +44,12 @@ class Job(NamedTuple):
     """A command and where its output is.
 
     Attributes:
-        name: For the results.
-        arguments: Of `shardmill preprocess` in front of --out.
-        last: Behind it.
-        folder: On the local disk, of sets; of a bucket, where its server has the objects.
-        place: What --out begins with.
-        environment: Of the process.
+        name: Name in the results.
+        arguments: Arguments of `shardmill preprocess` in front of --out.
+        last: Arguments behind it.
+        folder: Folder of the sets on the local disk; of a bucket, where its server has the objects.
+        place: Beginning of --out.
+        environment: Further environment variables of the process.
     """
 
     name: str
@@ -92,10 +89,10 @@ class Whole(NamedTuple):
     """A build that was not killed.
 
     Attributes:
-        root_hash: Of its set.
-        files: See `Job.files`.
-        seconds: From the first trace on disk to the end.
-        shard_seconds: From the first shard to the end.
+        root_hash: Root hash of its set.
+        files: Result of `Job.files`.
+        seconds: Time from the first trace on disk to the end.
+        shard_seconds: Time from the first shard to the end.
     """
 
     root_hash: str
@@ -106,13 +103,10 @@ class Whole(NamedTuple):
 
 def main() -> None:
     """Kills, prints a line for each, writes the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build_kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument(
-        "--work", type=Path, default=_HERE / ".work" / "build-kills", help="scratch"
-    )
-    arguments = parser.parse_args()
-    work = arguments.work.resolve()
+    options = parser("build_kills", __doc__, turns=False)
+    options.add_argument("--kills", type=int, default=200)
+    arguments = options.parse_args()
+    work = arguments.work / "build-kills"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with versitygw(work / "server") as server:
@@ -124,23 +118,19 @@ def main() -> None:
         remote = Job("bucket", _IMAGES, (), bucket, server.bucket, server.environment)
         whole = {job.name: _uninterrupted(job) for job in (images, texts, remote)}
         results: dict[str, Any] = {
-            "date": datetime.date.today().isoformat(),
-            "machine": machine(),
             "seconds": {name: round(one.seconds, 1) for name, one in whole.items()},
             "kills": [],
         }
-        file = _HERE / "results" / "build_kills.json"
         for number in range(arguments.kills):
             job = (images, texts, images, remote)[number % 4]
             is_sharding = number % 8 in (2, 6, 7)
             found = _killed(job, whole[job.name], number, arguments.kills, is_sharding)
             results["kills"].append(found)
             print(found, flush=True)
-            file.write_text(json.dumps(results, indent=1) + "\n")
     stages = collections.Counter(f"{one['job']} {one['stage']}" for one in results["kills"])
     results["by_stage"] = dict(sorted(stages.items()))
-    file.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"{dict(stages)}; written to {file.relative_to(_HERE.parent)}")
+    print(dict(stages))
+    write("build_kills", results)
 
 
 def _questions(work: Path) -> Path:

@@ -1,14 +1,12 @@
-"""The corpus of a benchmark: real photographs, repeated under other names."""
+"""The corpus of the image benchmarks: collages of photographs, all different."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import cv2
 import numpy as np
 import simplejpeg
 
@@ -18,48 +16,36 @@ from beam_jobs.images.encode import encode_jpeg
 REPOSITORY = Path(__file__).parents[1]
 # 560 photographs if the developers' corpora are next to the repository, else the 320 samples.
 _DEVELOPERS = REPOSITORY.parent / "shared" / "corpora" / "clothing"
-_LARGE, _LARGE_QUALITY = (600, 480), 93
 _SAMPLES = REPOSITORY / "samples" / "clothing"
-_QUALITY = 75  # of the photographs
+_QUALITY = 75  # that of the photographs
 
 
 @functools.cache
 def photographs() -> list[Path]:
-    """The distinct photographs, sorted."""
+    """Returns the distinct photographs, sorted."""
     if _DEVELOPERS.is_dir():
         return sorted(_DEVELOPERS.rglob("*.jpg"))
     # Without the deliberate faults of the samples, at which other programs would stop.
     return [path for path in sorted(_SAMPLES.rglob("*-*-*-*-*.jpg")) if " " not in path.name]
 
 
-def make_large_photographs(folder: Path, count: int) -> Path:
-    """`count` JPEG of 600 x 480 pixels and about 110 kB, all different, in ten class folders.
-
-    They are photographs enlarged, with noise; made once and reused.
-    """
-    done = folder / "complete"
-    if done.exists() and done.read_text() == str(count):
+def make_corpus(work: Path, count: int) -> Path:
+    """Returns a corpus of `count` collages in class folders, made once and reused."""
+    folder = work / f"collages-{count}"
+    complete, sources = folder / "complete", photographs()
+    if complete.exists():
         return folder / "photos"
     shutil.rmtree(folder, ignore_errors=True)
-    generator, (height, width) = np.random.default_rng(0), _LARGE
-    noise = generator.normal(0, 9, (height + 100, width + 80, 3)).astype(np.float32)
-    pixels = [cv2.imread(str(path))[:, :, ::-1] for path in photographs()[:200]]
-    large = [
-        cv2.resize(image, noise.shape[1::-1], interpolation=cv2.INTER_CUBIC) for image in pixels
-    ]
     for number in range(count):
-        top, left = generator.integers(0, 60, 2)
-        moved = np.roll(noise, generator.integers(0, 400, 2), (0, 1))
-        image = np.clip(large[number % len(large)] + moved, 0, 255).astype(np.uint8)
-        cut = np.ascontiguousarray(image[top : top + height, left : left + width])
-        path = folder / "photos" / f"class-{number % 10}" / f"{number:06d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode_jpeg(cut, _LARGE_QUALITY))
-    done.write_text(str(count))
+        source = sources[number % len(sources)]
+        target = folder / "photos" / source.parent.name / f"{number:06d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_collage(source.read_bytes(), number))
+    complete.touch()
     return folder / "photos"
 
 
-def collage(data: bytes, number: int) -> bytes:
+def _collage(data: bytes, number: int) -> bytes:
     """Another image of the size of a photograph, of quarters of four photographs at full detail.
 
     A corpus of them takes as long to decode and to encode as one of photographs, and has no
@@ -84,30 +70,3 @@ def collage(data: bytes, number: int) -> bytes:
 def _pixels(number: int) -> Pixels:
     pixels: Pixels = simplejpeg.decode_jpeg(photographs()[number].read_bytes())
     return pixels
-
-
-def make_corpus(
-    folder: Path, count: int, change: Callable[[bytes, int], bytes] | None = None
-) -> Path:
-    """A corpus of `count` real files in class folders, created once and reused.
-
-    Args:
-        folder: Of this corpus.
-        count: Of files.
-        change: From the bytes and the number of a file to what is written.
-    """
-    done = folder / "complete"
-    if done.exists() and done.read_text() == str(count):
-        return folder / "photos"
-    shutil.rmtree(folder, ignore_errors=True)
-    found = photographs()
-    for number in range(count):
-        source = found[number % len(found)]
-        target = folder / "photos" / source.parent.name / f"{number:06d}.jpg"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if change is None:
-            shutil.copyfile(source, target)
-        else:
-            target.write_bytes(change(source.read_bytes(), number))
-    done.write_text(str(count))
-    return folder / "photos"

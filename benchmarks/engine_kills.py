@@ -3,46 +3,36 @@
 SIGKILL of a TaskManager, and of a worker pool with its workers, each at that many seeded moments
 of a job; five seconds later it is started again, as a supervisor does. Says for each kill whether
 the job ended right by itself, or the same command completed it, always with the root hash of the
-local engine. Needs 'make engines'. Results go to benchmarks/results/engine_kills.json.
+local engine. Needs 'make engines'.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import random
 import shutil
-from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import machine
+from benchmarks.measure import HERE, parser, write
 from tests.engines.flink import POOLS, TASK_MANAGERS, flink_cluster
 from tests.engines.jobs import slow_job_in, with_local_hash
 from tests.engines.kills import kill_and_finish, seconds_of_work
 
-_HERE = Path(__file__).parent
-
 
 def main() -> None:
     """Kills, prints a line for each, writes the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=10, help="of each kind")
-    parser.add_argument("--copies", type=int, default=4, help="of the sample images")
-    parser.add_argument("--work", type=Path, default=_HERE / ".work" / "kills", help="scratch")
-    arguments = parser.parse_args()
-    work = arguments.work.resolve()
+    options = parser("engine_kills", __doc__, turns=False)
+    options.add_argument("--kills", type=int, default=10, help="of each kind")
+    options.add_argument("--copies", type=int, default=4, help="of the sample images")
+    arguments = options.parse_args()
+    work = arguments.work / "kills"
     shutil.rmtree(work, ignore_errors=True)
-    job = slow_job_in(work / "corpus", _HERE.parent, arguments.copies)
+    job = slow_job_in(work / "corpus", HERE.parent, arguments.copies)
     job = with_local_hash(job, work / "local")
-    file = _HERE / "results" / "engine_kills.json"
     with flink_cluster(work / "flink") as cluster:
         # The first job of a cluster also starts its workers, and takes longer.
         _, *spans = (seconds_of_work(cluster, job, work / f"whole-{turn}") for turn in range(3))
         span = min(spans)
         results: dict[str, Any] = {
-            "date": datetime.date.today().isoformat(),
-            "machine": machine(),
             "seconds_of_work": round(span, 1),
             "kills": [],
         }
@@ -55,8 +45,7 @@ def main() -> None:
                 shutil.rmtree(out)
                 results["kills"].append(found._asdict())
                 print(found, flush=True)
-                file.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"written to {file.relative_to(_HERE.parent)}")
+    write("engine_kills", results)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,32 @@
-"""Runs subjects in turns, each in its own process, and measures rate, CPU time and memory.
+"""Runs subjects in turns, each run in a process of its own, and writes results.
 
-Subjects take turns, so that a slow minute of the machine affects all of them.
+Subjects take turns, so that a slow minute of the machine affects all of them. Ratios are computed
+within a turn, and their median over the turns counts.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import dataclasses
+import datetime
 import json
 import os
 import platform
-import resource
+import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-_SAMPLE_SECONDS = 0.02
+HERE = Path(__file__).parent
+_OURS = ("benchmarks", "tests")  # packages that are never those of another worktree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,192 +34,183 @@ class Run:
     """One run of one subject.
 
     Attributes:
-        rate: Records per second, by the subject's own clock, without imports and warm-up.
-        seconds: The time on that clock.
-        records: The records in that time.
-        wall_seconds: Of the process, imports included.
-        process_cpu_seconds: Of the process and its children, on all cores, imports included.
-        peak_mib: Greatest sum of the resident sizes of the process and all its children.
-        cpu_seconds: Of the process while its clock ran, on all cores; None if not reported.
-        details: What else the subject reported.
+        records: Records that the subject processed.
+        seconds: Time on the clock of the subject, without imports and warm-up.
+        cpu_seconds: CPU time in these seconds, child processes included.
+        peak_mib: Greatest proportional size (PSS) of the process tree: pages that several processes
+            share count once, mapped files too.
+        private_mib: Greatest part of it that belongs to no file.
+        details: Other figures that the subject reported.
     """
 
-    rate: float
-    seconds: float
     records: int
-    wall_seconds: float
-    process_cpu_seconds: float
+    seconds: float
+    cpu_seconds: float
     peak_mib: float
-    cpu_seconds: float | None = None
-    details: dict[str, float] = dataclasses.field(default_factory=dict)
+    private_mib: float
+    details: dict[str, Any]
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+    @property
+    def cpu_rate(self) -> float:
+        """Records per CPU second."""
+        return self.records / self.cpu_seconds
 
 
-Subjects = dict[str, Callable[[], Run]]
+Subjects = Mapping[str, Callable[[], Run]]
 
 
-def take_turns(
-    title: str, subjects: Subjects, repeat: int, *, alternating: bool = False
-) -> dict[str, object]:
-    """Runs every subject once a turn; ratios are to the first subject of the same turn.
-
-    Args:
-        title: Printed with every run.
-        subjects: What to run, by name.
-        repeat: Turns.
-        alternating: Reverses the order of the subjects in every second turn.
-    """
-    runs: dict[str, list[Run]] = {name: [] for name in subjects}
-    for turn in range(repeat):
-        backwards = alternating and turn % 2 == 1
-        for name in reversed(subjects) if backwards else subjects:
-            runs[name].append(subjects[name]())
-            print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
-    first = next(iter(runs.values()))
-    found: dict[str, object] = {}
-    columns = f"{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}{'CPU':>7}"
-    print(f"\n{title:<32}{columns}")
-    for name, own in runs.items():
-        ratio = statistics.median(a.rate / b.rate for a, b in zip(own, first, strict=True))
-        memory = statistics.median(a.peak_mib / b.peak_mib for a, b in zip(own, first, strict=True))
-        rate = statistics.median(one.rate for one in own)
-        wall = statistics.median(one.wall_seconds for one in own)
-        peak = statistics.median(one.peak_mib for one in own)
-        cpu = _cpu_ratio(own, first)
-        print(
-            f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}"
-            f"{'' if cpu is None else f'{cpu:>7.2f}'}"
-        )
-        found[name] = {
-            "records_per_second": round(rate, 1),
-            "ratio": round(ratio, 3),
-            "cpu_ratio": cpu,
-            "process_seconds": round(wall, 2),
-            "peak_mib": round(peak, 1),
-            "memory_ratio": round(memory, 3),
-            "runs": [dataclasses.asdict(one) for one in own],
-        }
-    print(flush=True)
-    return found
+def parser(name: str, description: str | None, *, turns: bool = True) -> argparse.ArgumentParser:
+    """Returns a parser with the options of all benchmarks: scratch folder and number of turns."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if turns:
+        made.add_argument("--turns", type=int, default=3, help="runs of each subject")
+    made.add_argument("--work", type=_absolute, default=HERE / ".work", help="scratch folder")
+    return made
 
 
-def _cpu_ratio(own: list[Run], first: list[Run]) -> float | None:
-    """Records per CPU second, to those of the first subject; None where one does not report it."""
-    ratios = [
-        a.records / a.cpu_seconds / (b.records / b.cpu_seconds)
-        for a, b in zip(own, first, strict=True)
-        if a.cpu_seconds and b.cpu_seconds
-    ]
-    return round(statistics.median(ratios), 3) if len(ratios) == len(own) else None
+def _absolute(text: str) -> Path:
+    return Path(text).resolve()  # subjects have another working directory
 
 
 def run(
     subject: str,
     *arguments: object,
     python: str = sys.executable,
-    sample_seconds: float = _SAMPLE_SECONDS,
     worktree: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    sample_seconds: float = 0.1,
 ) -> Run:
-    """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`, which prints records and seconds.
+    """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`.
 
     Args:
-        subject: A module of benchmarks/subjects.
-        arguments: Passed as text.
-        python: The interpreter, for subjects that need their own environment.
-        sample_seconds: How often memory is sampled. Each sample takes milliseconds of a core.
-        worktree: The version of this repository to import, subject included; this one if None.
-        variables: Of its environment, besides those of this process.
+        subject: Module of benchmarks/subjects.
+        arguments: Arguments, passed as text.
+        python: Interpreter, for subjects with an environment of their own.
+        worktree: Version of this repository whose packages are measured; this one if None.
+        variables: Further environment variables.
+        sample_seconds: Time between two samples of memory. A sample takes milliseconds of a core.
     """
-    environment = {**os.environ} if worktree is None else worktree_environment(worktree)
-    begun, cpu_begun = time.perf_counter(), _cpu_of_children()
-    process = subprocess.Popen(
-        [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "3", **(variables or {})},
-        cwd=worktree,
-    )
-    peak = _watch(process, sample_seconds)
-    output, errors = process.communicate()
+    with contextlib.ExitStack() as stack:
+        path = [HERE.parent]
+        if worktree is not None:
+            path.insert(0, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            _link_packages(worktree.resolve(), path[0])
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            **(variables or {}),
+        }
+        process = subprocess.Popen(
+            [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            # Python puts the working directory in front of the path.
+            cwd=path[0],
+        )
+        peak_mib, private_mib = _watch(process, sample_seconds)
+        output, errors = process.communicate()
     if process.returncode:
         raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-3000:]}")
-    found = json.loads(output.splitlines()[-1])
-    return Run(
-        rate=found["records"] / found["seconds"],
-        seconds=found["seconds"],
-        records=found["records"],
-        wall_seconds=time.perf_counter() - begun,
-        process_cpu_seconds=_cpu_of_children() - cpu_begun,
-        peak_mib=peak / (1 << 20),
-        cpu_seconds=found.get("cpu_seconds"),
-        details=found.get("details", {}),
-    )
+    printed = json.loads(output.splitlines()[-1])
+    return Run(**printed, peak_mib=peak_mib, private_mib=private_mib)
 
 
-def worktree_environment(worktree: Path) -> dict[str, str]:
-    """The environment in which Python imports the packages of a worktree."""
-    return {**os.environ, "PYTHONPATH": str(worktree)}
+def _link_packages(worktree: Path, folder: Path) -> None:
+    """Links the packages of a worktree, so that they and our subjects are imported."""
+    for package in worktree.iterdir():
+        if (package / "__init__.py").exists() and package.name not in _OURS:
+            (folder / package.name).symlink_to(package)
 
 
-def _cpu_of_children() -> float:
-    """CPU seconds of all children that have ended, and of their children."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _watch(process: subprocess.Popen[bytes], sample_seconds: float) -> int:
-    """Samples the process tree until it ends. Pipes hold more than a subject prints."""
-    peak = 0
-    root = psutil.Process(process.pid)
+def _watch(process: subprocess.Popen[bytes], sample_seconds: float) -> tuple[float, float]:
+    """Samples the sizes of a process tree until it ends; pipes hold more than a subject prints."""
+    peak = private = 0.0
     while process.poll() is None:
-        total = 0
-        try:
-            for one in [root, *root.children(recursive=True)]:
-                try:
-                    total += one.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-        except psutil.NoSuchProcess:
-            break
-        peak = max(peak, total)
+        total, own = _tree_mib(process.pid)
+        peak, private = max(peak, total), max(private, own)
         time.sleep(sample_seconds)
-    return peak
+    return round(peak, 1), round(private, 1)
 
 
-def cpu_seconds() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
-    return time.process_time() + _cpu_of_children()
+def _tree_mib(pid: int) -> tuple[float, float]:
+    """MiB of a process and its descendants: all pages in proportion, and those of no file."""
+    total = own = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):  # it has ended
+                lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+                kib = {key: int(size.split()[0]) for key, size in (x.split(":") for x in lines)}
+                total += kib["Pss"]
+                own += kib["Pss_Anon"]
+    return total / 1024, own / 1024
 
 
-def print_result(records: int, seconds: float, cpu_seconds: float | None = None) -> None:
-    """Prints the last line of a subject."""
-    found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
-    print(json.dumps(found), flush=True)
+def take_turns(title: str, subjects: Subjects, turns: int) -> dict[str, Any]:
+    """Runs every subject once a turn, and prints a table of medians.
 
+    Ratios are to the first subject, in the same turn. Every second turn goes backwards, so that no
+    subject always follows the same other one.
 
-def peak_rss_mib() -> int:
-    """The greatest resident size of this process, mapped files included.
-
-    As ru_maxrss of getrusage, which however starts with the size of the parent of this process.
+    Returns:
+        The medians and the runs of each subject.
     """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
+    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+    for turn in range(turns):
+        for name in list(subjects)[:: -1 if turn % 2 else 1]:
+            runs[name].append(subjects[name]())
+            print(f"{title} {turn + 1}/{turns}  {name}: {runs[name][-1]}", flush=True)
+    first = next(iter(runs.values()))
+    medians: dict[str, Any] = {}
+    print(f"\n{title:<44}{'records/s':>10}{'ratio':>8}{'CPU':>8}{'peak MiB':>10}{'ratio':>8}")
+    for name, own in runs.items():
+        pairs = list(zip(own, first, strict=True))
+        row = {
+            "records_per_second": statistics.median(one.rate for one in own),
+            "ratio": statistics.median(one.rate / base.rate for one, base in pairs),
+            "cpu_ratio": statistics.median(one.cpu_rate / base.cpu_rate for one, base in pairs),
+            "peak_mib": statistics.median(one.peak_mib for one in own),
+            "memory_ratio": statistics.median(one.peak_mib / base.peak_mib for one, base in pairs),
+        }
+        rate, ratio, cpu, peak, memory = row.values()
+        print(f"{name:<44}{rate:>10,.0f}{ratio:>8.2f}{cpu:>8.2f}{peak:>10,.0f}{memory:>8.2f}")
+        medians[name] = {key: round(value, 3) for key, value in row.items()}
+        medians[name]["runs"] = [dataclasses.asdict(one) for one in own]
+    print(flush=True)
+    return medians
 
 
-def machine() -> dict[str, object]:
-    """The machine of a result: cores, memory, processor, system and Python."""
+def write(name: str, results: Mapping[str, Any]) -> None:
+    """Writes results/NAME.json, with date, command and machine."""
+    file = HERE / "results" / f"{name}.json"
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "command": f"python -m benchmarks.{name} {shlex.join(sys.argv[1:])}".strip(),
+        "machine": _machine(),
+    }
+    file.write_text(json.dumps(about | dict(results), indent=1) + "\n")
+    print(f"written to {file.relative_to(HERE.parent)}", flush=True)
+
+
+def _machine() -> dict[str, object]:
+    """Cores, memory, processor, system and Python."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(": ")[1] for line in lines if line.startswith("model name")]
     return {
         "cores": psutil.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
-        "processor": _processor(),
+        "processor": models[0] if models else "unknown",
         "platform": platform.system(),
         "python": platform.python_version(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")

@@ -1,148 +1,136 @@
-"""Recall, precision and scale of near duplicates among texts.
+"""Recall and precision of near duplicates among texts: `python -m benchmarks.near_texts [SRC...]`.
 
-`python -m benchmarks.near_texts SRC...`: an altered copy of every document of SRC (folders of .txt
-and .jsonl) is planted, with a similarity between 0.5 and 1. The truth is the Jaccard similarity of
-the sets of word 5-grams, computed by separate code on Python sets. Scale is measured on sidecars of
-synthetic documents (`synthetic_shingles`). Results go to benchmarks/results/near_texts.json.
+An altered copy of every document of SRC (folders of .txt and .jsonl) is planted, with a similarity
+between 0.5 and 1. The truth is the Jaccard similarity of the sets of word 5-grams, computed by
+separate code on Python sets. `benchmarks.texts` has the throughput.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import importlib.metadata
 import itertools
 import json
-import subprocess
-import sys
-import time
+import re
+import unicodedata
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.dedup.text.candidates import choose_bands
-from beam_jobs.dedup.text.near_duplicates import Documents, NearPairs, near_pairs
+from beam_jobs.dedup.text.near_duplicates import Documents, near_pairs
 from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
 from beam_jobs.dedup.union_find import components
-from benchmarks.measure import machine
-from benchmarks.planted_texts import altered, likeness, read_texts, words_of
-from benchmarks.synthetic_shingles import make_sidecars
+from benchmarks.measure import parser, write
+from benchmarks.text_corpus import documents
 
-_HERE = Path(__file__).parent
 _SEED = 7
-_PACKAGES = ("numpy", "pyarrow", "xxhash")
 _THRESHOLD = 0.8
-_BINS = (0.5, 0.7, 0.78, 0.8, 0.82, 0.85, 0.9, 0.95, 1.0001)
-_BATCH = 2000  # documents
+_RANGES = (0.5, 0.7, 0.78, 0.8, 0.82, 0.85, 0.9, 0.95, 1.0001)
+_SHINGLE_WORDS = 5
+_WORD = re.compile(r"[^\W_]+")
 
 
 def main() -> None:
-    """Runs everything, prints it, writes the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sources", nargs="+", type=Path, help="folders of documents")
-    parser.add_argument("--scale", type=int, nargs="*", default=[100_000, 1_000_000])
-    parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
-    arguments = parser.parse_args()
-    results = {
-        "command": "python -m benchmarks.near_texts SRC... --scale "
-        + " ".join(map(str, arguments.scale)),
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        "threshold": _THRESHOLD,
-        "bands": choose_bands(_THRESHOLD)._asdict(),
-        "corpora": {source.name: _corpus(read_texts(source)) for source in arguments.sources},
-        "scale": [_scale(arguments.work, count) for count in arguments.scale],
-    }
-    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
-    print(text)
-    (_HERE / "results" / "near_texts.json").write_text(text)
+    """Finds the planted copies, writes the results."""
+    arguments = parser("near_texts", __doc__, turns=False)
+    arguments.add_argument("sources", nargs="*", type=Path, metavar="SRC")
+    chosen = arguments.parse_args()
+    corpora = {source.name: _read_texts(source) for source in chosen.sources}
+    results = {}
+    for name, texts in (corpora or {"sentences": [*documents(2000)]}).items():
+        results[name] = _found(texts)
+        print(name, json.dumps(results[name], indent=1))
+    write("near_texts", {"threshold": _THRESHOLD, "corpora": results})
 
 
-def _corpus(texts: list[str]) -> dict[str, object]:
+def _read_texts(folder: Path) -> list[str]:
+    """Every .txt of a folder as a document, and every row of its JSONL: its texts, joined."""
+    texts = [file.read_text(errors="replace") for file in sorted(folder.rglob("*.txt"))]
+    for file in sorted(folder.rglob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            values = [value for value in json.loads(line).values() if isinstance(value, str)]
+            texts.append("\n".join(values))
+    return texts
+
+
+def _found(texts: list[str]) -> dict[str, object]:
+    """Recall of planted copies, and precision of all pairs."""
     generator = np.random.default_rng(_SEED)
-    vocabulary = sorted({word for text in texts[::10] for word in words_of(text)})
-    copies = [altered(text, generator.uniform(0.5, 1), vocabulary, generator) for text in texts]
-    truth = np.array([likeness(*pair) for pair in zip(texts, copies, strict=True)])
-    _documents(texts[:_BATCH])  # warm
-    documents, seconds = _documents([*texts, *copies])
-    found = near_pairs(documents, _THRESHOLD, threads=2)
-    roots = components(2 * len(texts), found.pairs).reshape(2, -1)
-    together = roots[0] == roots[1]
+    vocabulary = sorted({word for text in texts[::10] for word in _words_of(text)})
+    copies = [_altered(text, generator.uniform(0.5, 1), vocabulary, generator) for text in texts]
+    truth = np.array([_similarity(*pair) for pair in zip(texts, copies, strict=True)])
     every = [*texts, *copies]
-    exact = np.array([likeness(every[one], every[two]) for one, two in found.pairs.tolist()])
+    pairs = near_pairs(_documents(every), _THRESHOLD, threads=2).pairs
+    roots = components(len(every), pairs).reshape(2, -1)
+    together = roots[0] == roots[1]
+    exact = np.array([_similarity(every[one], every[two]) for one, two in pairs.tolist()])
     return {
         "documents": len(every),
-        "mean_words": round(float(np.mean([len(text.split()) for text in texts]))),
         "planted_at_threshold": int((truth >= _THRESHOLD).sum()),
         "recall": round(float(together[truth >= _THRESHOLD].mean()), 5),
         "pairs": len(exact),
         "precision": round(float((exact >= _THRESHOLD).mean()), 5),
-        "found_by_likeness": _by_likeness(truth, together),
-        **_rates(texts, documents, found, seconds),
+        "planted_and_found_by_similarity": {
+            f"{low:.2f} to {min(high, 1):.2f}": [int(inside.sum()), int(together[inside].sum())]
+            for low, high in itertools.pairwise(_RANGES)
+            for inside in [(truth >= low) & (truth < high)]
+        },
     }
 
 
-def _by_likeness(truth: np.ndarray, together: np.ndarray) -> dict[str, list[float]]:
-    """Planted pairs by range of similarity, and the share in one cluster."""
-    found = {}
-    for low, high in itertools.pairwise(_BINS):
-        inside = (truth >= low) & (truth < high)
-        share = float(together[inside].mean()) if inside.any() else 0.0
-        found[f"{low:.2f} to {min(high, 1):.2f}"] = [int(inside.sum()), round(share, 4)]
-    return found
+def _documents(texts: list[str]) -> Documents:
+    """The input of planning, computed as by staging."""
+    column = pa.array(texts, pa.large_string())
+    heads = [int.from_bytes(one[:8], "little") for one in fingerprints(column).to_pylist()]
+    sets = shingles(column)
 
-
-def _documents(texts: list[str]) -> tuple[Documents, dict[str, float]]:
-    """The input of planning, computed in batches as by staging; CPU seconds by kernel."""
-    seconds = dict.fromkeys(("fingerprints", "shingles", "signatures"), 0.0)
-    heads, hashes, places, sizes = [], [], [], []
-    for first in range(0, len(texts), _BATCH):
-        column = pa.array(texts[first : first + _BATCH], pa.large_string())
-        times = [time.process_time()]
-        heads += [int.from_bytes(one[:8], "little") for one in fingerprints(column).to_pylist()]
-        times.append(time.process_time())
-        sets = shingles(column)
-        times.append(time.process_time())
-        places.append(signatures(sets))
-        times.append(time.process_time())
-        hashes.append(sets.hashes)
-        sizes.append(np.diff(sets.begins))
-        for name, spent in zip(seconds, np.diff(times), strict=True):
-            seconds[name] += float(spent)
-    lengths, all_hashes = np.concatenate(sizes), np.concatenate(hashes)
-    begins = np.concatenate(([0], np.cumsum(lengths)))
-
-    def fetch(rows: np.ndarray) -> Shingles:
-        parts = [all_hashes[begins[row] : begins[row + 1]] for row in rows.tolist()]
+    def fetch(rows: npt.NDArray[np.int64]) -> Shingles:
+        parts = [sets.hashes[sets.begins[row] : sets.begins[row + 1]] for row in rows.tolist()]
         return Shingles(np.concatenate(parts), np.cumsum([0, *map(len, parts)]))
 
-    return Documents(np.array(heads, np.uint64), lengths, lambda: places, fetch), seconds
+    signed = [signatures(sets)]
+    return Documents(np.array(heads, np.uint64), np.diff(sets.begins), lambda: signed, fetch)
 
 
-def _rates(
-    texts: list[str], documents: Documents, found: NearPairs, seconds: dict[str, float]
-) -> dict[str, object]:
-    size = 2 * sum(len(text.encode()) for text in texts) / 1e6
-    begun = time.perf_counter()
-    near_pairs(documents, _THRESHOLD, threads=2)
-    return {
-        "megabytes": round(size, 1),
-        "megabytes_per_processor_second": {
-            name: round(size / spent) for name, spent in seconds.items()
-        },
-        "cluster_seconds": round(time.perf_counter() - begun, 2),
-    }
+def _words_of(text: str) -> list[str]:
+    """Runs of letters and digits in lower case, without shardmill's code."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
-def _scale(work: Path, count: int) -> dict[str, object]:
-    folder = make_sidecars(work / f"shingles-{count}", count)
-    command = [sys.executable, "-m", "benchmarks.subjects.near_text_clusters", str(folder), "2"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout))
+def _similarity(one: str, other: str) -> float:
+    """Jaccard similarity of the sets of word 5-grams."""
+    first, second = map(_five_grams, (one, other))
+    return len(first & second) / len(first | second)
+
+
+def _five_grams(text: str) -> set[tuple[str, ...]]:
+    words = _words_of(text)
+    last = max(1, len(words) - _SHINGLE_WORDS + 1)
+    return {tuple(words[at : at + _SHINGLE_WORDS]) for at in range(last)}
+
+
+def _altered(text: str, aim: float, vocabulary: list[str], generator: np.random.Generator) -> str:
+    """A copy with words replaced, removed and inserted until the similarity is about `aim`.
+
+    A replaced word far from others removes 5 of n shingles and adds 5 others.
+    """
+    tokens = text.split(" ")
+    aimed = len(tokens) * (1 - aim) / (_SHINGLE_WORDS * (1 + aim))
+    edits = min(int(aimed + generator.random()), len(tokens))
+    for place in sorted(generator.choice(len(tokens), edits, False), reverse=True):
+        kind = generator.integers(3)
+        new = vocabulary[generator.integers(len(vocabulary))]
+        if kind == 0:
+            tokens[place] = new
+        elif kind == 1:
+            del tokens[place]
+        else:
+            tokens.insert(place, new)
+    if generator.random() < 0.5:  # which similarity ignores
+        tokens = [token.upper() if generator.random() < 0.1 else token for token in tokens]
+    return " ".join(tokens)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ hundred with the fingerprint of another one. `plan_shards`, the same code as in 
 process of its own, as the local engine and a worker of a cluster run it. The exponent from the
 first size to the last extrapolates the next one. The first size in units of a tenth tells what a
 unit costs; the last two sizes, which are sorted in several partitions, tell what a row costs.
-Results go to benchmarks/results/planning.json, from which docs/make_scale.py takes them.
+docs/make_scale.py takes the results.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import json
 import math
@@ -34,10 +33,9 @@ from beam_jobs.stages.plan import plan_shards
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary, unit_files
 from beam_jobs.workspace import write_table
-from benchmarks.measure import machine
+from benchmarks.measure import HERE, parser, write
 
-_HERE = Path(__file__).parent
-_SAMPLES = _HERE.parent / "samples" / "clothing"
+_SAMPLES = HERE.parent / "samples" / "clothing"
 UNIT_ROWS = 1000
 _CLASSES = 1000
 _DUPLICATES = 100  # one in so many
@@ -45,21 +43,19 @@ _DUPLICATES = 100  # one in so many
 
 def main() -> None:
     """Plans each size, writes the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=__doc__)
-    parser.add_argument("--millions", default="2,8,20", help="rows of each corpus")
-    parser.add_argument("--work", type=Path, default=_HERE / ".work" / "planning", help="scratch")
-    parser.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser("planning", __doc__, turns=False)
+    options.add_argument("--millions", default="2,8,20", help="rows of each corpus")
+    options.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
+    arguments = options.parse_args()
     if arguments.plan:
         print(json.dumps(_plan(arguments.plan)))
         return
     sizes = [int(1e6 * float(size)) for size in arguments.millions.split(",")]
-    plans = [_measured(arguments.work, size, UNIT_ROWS) for size in sizes]
-    small = _measured(arguments.work, sizes[0], UNIT_ROWS // 10)
+    work = arguments.work / "planning"
+    plans = [_measured(work, size, UNIT_ROWS) for size in sizes]
+    small = _measured(work, sizes[0], UNIT_ROWS // 10)
     exponent = _exponent(plans[0], plans[-1])
     results = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
         "plans": [*plans, small],
         "exponent": round(exponent, 3),
         "extrapolated": {
@@ -68,8 +64,8 @@ def main() -> None:
         },
         "costs": _costs(plans, small),
     }
-    (_HERE / "results" / "planning.json").write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps({key: results[key] for key in results if key != "plans"}))
+    write("planning", results)
 
 
 def _costs(plans: list[dict[str, Any]], small: dict[str, Any]) -> dict[str, float]:

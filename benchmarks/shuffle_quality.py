@@ -7,15 +7,12 @@ the Kolmogorov-Smirnov test. A p-value below 0.01 divided by the number of stati
 differs from chance. All seeds are fixed.
 
 What "window" does not promise is measured too: records that are neighbors on disk stay in one
-window, so single records (not classes) move together from epoch to epoch. Results go to
-benchmarks/results/shuffle_quality.json, and a plot to docs. It takes about three minutes.
+window, so single records (not classes) move together from epoch to epoch. A
+plot goes to docs. It takes about three minutes.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import statistics
 import subprocess
 import sys
@@ -26,9 +23,8 @@ import numpy as np
 
 from benchmarks import shuffle_orders as orders
 from benchmarks import shuffle_statistics as stats
-from benchmarks.measure import machine
+from benchmarks.measure import HERE, parser, write
 
-_HERE = Path(__file__).parent
 SEEDS = 100
 RANDOM = 400  # permutations for the comparison
 # 0.01 for all comparisons of one way of shuffling.
@@ -42,19 +38,14 @@ Values = dict[str, list[float]]
 
 def main() -> None:
     """Builds the set, compares the orders, prints a table and writes the results."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.shuffle_quality", description=__doc__
-    )
-    parser.add_argument("--records", type=int, default=64_000)
-    parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
-    arguments = parser.parse_args()
+    options = parser("shuffle_quality", __doc__, turns=False)
+    options.add_argument("--records", type=int, default=64_000)
+    arguments = options.parse_args()
     directory = _build(arguments.work / f"sorted-{arguments.records}", arguments.records)
     disk, geometry = orders.built_order(directory)
     ways = ways_of(disk, geometry)
     found = compare(ways, len(disk))
     results = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
         "records": len(disk),
         "classes": stats.CLASSES,
         "seeds": SEEDS,
@@ -64,13 +55,12 @@ def main() -> None:
         "neighbours_on_disk": neighbours(ways, disk),
     }
     print_table(found, results["neighbours_on_disk"])
-    file = _HERE / "results" / "shuffle_quality.json"
-    file.write_text(json.dumps(results, indent=1) + "\n")
-    plot = _HERE.parent / "docs" / "shuffle-quality.svg"
+    write("shuffle_quality", results)
+    plot = HERE.parent / "docs" / "shuffle-quality.svg"
     shown = {"sorted corpus": np.arange(len(disk))}
     shown |= {name: ways[name](0, 0) for name in (_BUFFER, _WINDOW, _FULL)}
     plot.write_text(_draw({name: stats.classes_of(order) for name, order in shown.items()}))
-    print(f"written to {file.relative_to(_HERE.parent)} and {plot.relative_to(_HERE.parent)}")
+    print(f"written to {plot.relative_to(HERE.parent)}")
 
 
 _BUFFER = "buffer of 10,000"

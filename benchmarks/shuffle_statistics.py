@@ -68,7 +68,7 @@ def together(order: Order, disk: Order) -> float:
     Close are records less than half a chunk of 64 apart.
 
     Args:
-        order: Of an epoch.
+        order: Order of an epoch.
         disk: [records] the records in the order on disk.
     """
     batch = positions_of(order)[disk] // BATCH

@@ -3,14 +3,12 @@
 At that many seeded moments over the whole span of a run: one process, and every second time two
 workers, of which one or all are killed. Then the same command completes the run, and its weights
 and history are compared with those of a run that was not killed, bit by bit. Checkpoints are at
-work most of the time. Results go to benchmarks/results/training_kills.json.
+work most of the time.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
 import json
 import os
 import random
@@ -26,9 +24,8 @@ import keras
 import numpy as np
 import psutil
 
-from benchmarks.measure import machine
+from benchmarks.measure import HERE, parser, write
 
-_HERE = Path(__file__).parent
 _LOST = 175  # exit code where a worker was killed
 _CHILD = "SHARDMILL_LOCAL_WORKER"
 _OPTIONS = (
@@ -41,26 +38,20 @@ _TIMED = ("examples_per_second", "input_wait")
 
 def main() -> None:
     """Kills, prints a line for each, writes the results."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training_kills", description=__doc__
-    )
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--work", type=Path, default=_HERE / ".work" / "training", help="scratch")
-    arguments = parser.parse_args()
-    work = arguments.work.resolve()
+    options = parser("training_kills", __doc__, turns=False)
+    options.add_argument("--kills", type=int, default=50)
+    arguments = options.parse_args()
+    work = arguments.work / "training"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    corpus = _HERE.parent / "samples" / "clothing"
+    corpus = HERE.parent / "samples" / "clothing"
     _shardmill("preprocess", "images", corpus, "--out", work / "set", "--resize", "shorter:32")
     whole = {workers: work / f"whole-{workers}" for workers in (1, 2)}
     spans = {workers: _uninterrupted(work, run, workers) for workers, run in whole.items()}
     results: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
         "seconds_of_a_run": {str(workers): round(span, 1) for workers, span in spans.items()},
         "kills": [],
     }
-    file = _HERE / "results" / "training_kills.json"
     for number in range(arguments.kills):
         draw = random.Random(number)
         workers = 1 + number % 2
@@ -77,11 +68,10 @@ def main() -> None:
         }
         results["kills"].append(found)
         print(found, flush=True)
-        file.write_text(json.dumps(results, indent=1) + "\n")
         if not found["equal"]:
             raise SystemExit(f"The weights differ; the runs are {run} and {whole[workers]}.")
         shutil.rmtree(run)
-    print(f"written to {file.relative_to(_HERE.parent)}")
+    write("training_kills", results)
 
 
 def _shardmill(*arguments: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 # Of the float32 logits of one chunk. Smaller ones are slower (the kernel is read for each), larger
-# ones hold more: benchmarks/results/step_memory.json.
+# ones hold more: docs/decisions/0038-benchmarks.md.
 CHUNK_BYTES = 32 << 20  # 32 MiB
 _LEAST_ROWS = 64  # of a very large vocabulary
 

@@ -23,7 +23,7 @@ from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import BUILDS, Step, Work
 from foundation.machine import usable_cores
 
-# Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
+# Between two buckets a thread waits for more than half of its time (decision 0038).
 THREADS_PER_CORE = 2
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import simplejpeg
 
 from beam_jobs.images.resample import FILTERS
 from beam_jobs.options import ImageOptions
-from benchmarks.measure import print_result
+from benchmarks.subjects.clock import measure
 
 SIDE = 256
 QUALITY = 90
@@ -47,15 +45,10 @@ def main() -> None:
     """Arguments: SOURCE."""
     files = [str(path) for path in sorted(Path(sys.argv[1]).rglob("*.jpg"))]
     workers = len(os.sched_getaffinity(0))
-    begun = time.perf_counter()
     with multiprocessing.Pool(workers) as pool:
-        for _ in pool.imap_unordered(prepare, files, chunksize=_FILES_PER_TASK):
-            pass
-        # The pool is joined here: CPU time of children counts once they have ended.
-        pool.close()
-        pool.join()
-    seconds, spent = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    print_result(len(files), seconds, spent.ru_utime + spent.ru_stime)
+        measure(
+            lambda: sum(1 for _ in pool.imap_unordered(prepare, files, chunksize=_FILES_PER_TASK))
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import time
 from pathlib import Path
 
 import orjson
@@ -17,19 +16,11 @@ import orjson
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.options import TextOptions
 from beam_jobs.record_types.text import TextRecords
-from benchmarks.measure import print_result
+from benchmarks.subjects.clock import measure
 
 _TASK_BYTES = 4 << 20  # 4 MiB a task: as large as a batch of ours, so both processes end together
 
 _records: TextRecords | None = None
-
-
-def options(source: str, out: str, clean: str, dedup: str) -> TextOptions:
-    """The job that is measured."""
-    form = "csv" if source.endswith(".csv") else "jsonl"
-    return TextOptions(
-        (source,), out, clean=clean, dedup=dedup, no_labels=True, no_report=True, format=form
-    )
 
 
 def batch_of(lines: list[bytes]) -> list[RawRecord]:
@@ -55,7 +46,9 @@ def lines_of(path: str, start: int, end: int) -> list[bytes]:
 def begin(clean: str, dedup: str) -> None:
     """Loads the kernels in a process of the pool."""
     global _records
-    _records = TextRecords(options("source", "out", clean, dedup))
+    _records = TextRecords(
+        TextOptions(("source",), "out", clean=clean, dedup=dedup, no_labels=True, format="jsonl")
+    )
 
 
 def prepare(task: tuple[str, int, int]) -> int:
@@ -76,10 +69,7 @@ def main() -> None:
     workers = len(os.sched_getaffinity(0))
     with multiprocessing.Pool(workers, begin, (clean, dedup)) as pool:
         pool.map(prepare, [(source, 0, 1)] * workers, chunksize=1)  # models are loaded, clocks not
-        begun = time.perf_counter()
-        records = sum(pool.imap_unordered(prepare, tasks))
-        seconds = time.perf_counter() - begun
-    print_result(records, seconds)
+        measure(lambda: sum(pool.imap_unordered(prepare, tasks)))
 
 
 if __name__ == "__main__":

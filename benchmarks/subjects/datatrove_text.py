@@ -1,33 +1,34 @@
 """The baseline: datatrove's local executor with the same filters and MinHash settings.
 
 Runs in its own environment (`pip install "datatrove[io,processing]" spacy`), and does not import
-shardmill. The language model is the file that shardmill uses, given as a path.
+shardmill's packages. The language model is the file that shardmill uses, given as a path.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.subjects.clock import measure
 
 _FILES = 8  # the executor's tasks are files; a single one would keep a single core busy
 
 
 def main() -> None:
-    """Arguments: SOURCE OUT MODEL NEAR(0|1) BANDS ROWS."""
-    source, out, model, near, bands, rows = sys.argv[1:]
+    """Arguments: SOURCE OUT MODEL BANDS ROWS."""
+    source, out, model, bands, rows = sys.argv[1:]
     shutil.rmtree(out, ignore_errors=True)
     count = _cut(Path(source), Path(out) / "in")
-    begun = time.perf_counter()
-    _clean(out, model)
-    if near == "1":
+
+    def process() -> int:
+        _clean(out, model)
         _deduplicate(out, int(bands), int(rows))
-    seconds = time.perf_counter() - begun
-    print(json.dumps({"records": count, "seconds": seconds}), flush=True)
+        return count
+
+    measure(process)
 
 
 def _cut(source: Path, folder: Path) -> int:

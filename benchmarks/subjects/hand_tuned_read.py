@@ -3,9 +3,10 @@
 It is the fastest found: files interleaved in any order, records shuffled in a buffer while they are
 bytes, parsed in batches, cropped while they are decoded, flipped before they are resized, with raw
 operations where those of tf.image only add checks; every map is parallel and non-deterministic. The
-crop has the same distribution, because its mean area determines the cost of decoding; `tf` samples
-it with TensorFlow's operation instead, whose crops are about 12 % smaller. `plain` is the chain of
-tutorials: tf.image throughout, one parse per record, and deterministic order.
+crop has the same distribution, because its mean area determines the cost of decoding.
+
+`plain` is the chain of tutorials: tf.image throughout, one parse per record, and deterministic
+order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks.subjects.reading_clock import AREA, BATCH, RATIO, SIDE, measure
+from benchmarks.subjects.clock import AREA, BATCH, RATIO, SIDE, measure_reading
 
 _FEATURES = {
     "image": tf.io.FixedLenFeature([], tf.string),
@@ -47,19 +48,6 @@ def crop_of(size: Any) -> Any:
     return tf.cast(tf.concat([tf.minimum(corner, size - crop), crop], axis=0), tf.int32)
 
 
-def tf_crop_of(size: Any) -> Any:
-    """The same with TensorFlow's operation."""
-    begin, extent, _ = tf.image.sample_distorted_bounding_box(
-        tf.concat([size, [3]], axis=0),
-        tf.zeros([0, 0, 4]),
-        aspect_ratio_range=RATIO,
-        area_range=AREA,
-        max_attempts=10,
-        use_image_if_no_bounding_boxes=True,
-    )
-    return tf.concat([begin[:2], extent[:2]], axis=0)
-
-
 def cut(image: Any, box: Any) -> Any:
     """The part of a decoded image inside a box."""
     top, left, height, width = tf.unstack(box)
@@ -82,9 +70,9 @@ def plain_finish(image: Any) -> Any:
     return _to_uint8(tf.image.resize(tf.image.random_flip_left_right(image), [SIDE, SIDE]))
 
 
-def decode_crop(jpeg: Any, crop: Any, finish: Any = finish) -> Any:
+def decode_crop(jpeg: Any, finish: Any = finish) -> Any:
     """Scalar string -> [SIDE, SIDE, 3] uint8; only the crop is decoded."""
-    box = crop(tf.io.extract_jpeg_shape(jpeg)[:2])
+    box = crop_of(tf.io.extract_jpeg_shape(jpeg)[:2])
     return finish(tf.image.decode_and_crop_jpeg(jpeg, box, channels=3))
 
 
@@ -99,7 +87,7 @@ def plain_chain(files: list[str]) -> tf.data.Dataset:
 
     def decode(serialized: Any) -> tuple[Any, Any]:
         example = tf.io.parse_single_example(serialized, _FEATURES)
-        return decode_crop(example["image"], crop_of, plain_finish), example["label"]
+        return decode_crop(example["image"], plain_finish), example["label"]
 
     return (
         tf.data.Dataset.from_tensor_slices(files)
@@ -113,7 +101,7 @@ def plain_chain(files: list[str]) -> tf.data.Dataset:
     )
 
 
-def tuned_chain(files: list[str], crop: Any) -> tf.data.Dataset:
+def tuned_chain(files: list[str]) -> tf.data.Dataset:
     """The hand-tuned chain."""
     options = tf.data.Options()
     options.deterministic = False
@@ -130,7 +118,7 @@ def tuned_chain(files: list[str], crop: Any) -> tf.data.Dataset:
         )
         .unbatch()
         .map(
-            lambda example: (decode_crop(example["image"], crop), example["label"]),
+            lambda example: (decode_crop(example["image"]), example["label"]),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         .batch(BATCH, drop_remainder=True)
@@ -140,16 +128,14 @@ def tuned_chain(files: list[str], crop: Any) -> tf.data.Dataset:
 
 
 def main() -> None:
-    """Arguments: DIR CHAIN SECONDS [MOST]; CHAIN is same, tf or plain."""
+    """Arguments: DIR CHAIN SECONDS [MOST]; CHAIN is tuned or plain."""
     directory, chain, seconds, *most = sys.argv[1:]
     files = [str(path) for path in sorted(Path(directory).glob("*-train.tfrecord-*"))]
 
     def open_stream() -> tf.data.Dataset:
-        if chain == "plain":
-            return plain_chain(files)
-        return tuned_chain(files, {"same": crop_of, "tf": tf_crop_of}[chain])
+        return plain_chain(files) if chain == "plain" else tuned_chain(files)
 
-    measure(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, float(seconds), int(*most or [0]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 import streaming
 
-from benchmarks.subjects.reading_clock import BATCH, measure
+from benchmarks.subjects.clock import BATCH, measure_reading
 from benchmarks.subjects.torch_pixels import PIXELS, start_worker
 
 
@@ -51,7 +51,7 @@ def main() -> None:
         )
         return (batch for _ in iter(int, 1) for batch in loader)  # epoch after epoch
 
-    measure(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, float(seconds), int(*most or [0]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from benchmarks.subjects.reading_clock import BATCH, SIDE, measure
+from benchmarks.subjects.clock import BATCH, SIDE, measure_reading
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         )
         return stream.dataset
 
-    measure(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, float(seconds), int(*most or [0]))
 
 
 if __name__ == "__main__":

@@ -12,15 +12,14 @@ import io
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import cv2
 import tensorflow_datasets as tfds
 
 from beam_jobs.engine.logs import quiet_beam
-from benchmarks.measure import print_result
 from benchmarks.subjects.bare_kernels import encoded, resized
+from benchmarks.subjects.clock import measure
 
 
 def example(path: str, style: str) -> tuple[str, dict[str, object]]:
@@ -75,13 +74,15 @@ def main() -> None:
         beam_runner=FnApiRunner(), beam_options=PipelineOptions(flags)
     )
     builder = Photos(data_dir=out)
-    begun = time.perf_counter()
-    builder.download_and_prepare(download_config=config)
-    seconds = time.perf_counter() - begun
     count = len(list(Path(source).rglob("*.jpg")))
+
+    def build() -> int:
+        builder.download_and_prepare(download_config=config)
+        return int(builder.info.splits["train"].num_examples)
+
+    measure(build)
     if builder.info.splits["train"].num_examples != count:
         raise SystemExit("the peer lost records, so its time means nothing")
-    print_result(count, seconds)
 
 
 if __name__ == "__main__":

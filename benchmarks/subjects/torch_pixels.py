@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from benchmarks.subjects.reading_clock import AREA, RATIO, SIDE
+from benchmarks.subjects.clock import AREA, RATIO, SIDE
 
 _PIL = transforms.Compose(
     [

@@ -14,7 +14,7 @@ from typing import Any
 
 import webdataset as wds
 
-from benchmarks.subjects.reading_clock import BATCH, measure
+from benchmarks.subjects.clock import BATCH, measure_reading
 from benchmarks.subjects.torch_pixels import PIXELS, start_worker
 
 _BUFFER = 4096  # in all, as tf.data's
@@ -41,7 +41,7 @@ def main() -> None:
             dataset, batch_size=None, num_workers=workers, worker_init_fn=start_worker
         )
 
-    measure(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, float(seconds), int(*most or [0]))
 
 
 if __name__ == "__main__":

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import streaming
+
+from benchmarks.subjects.clock import measure
 
 
 def main() -> None:
     """Arguments: TARS OUT."""
     tars, out = sys.argv[1:]
     shutil.rmtree(out, ignore_errors=True)
-    begun, count = time.perf_counter(), 0
-    with streaming.MDSWriter(out=out, columns={"jpg": "bytes", "cls": "int"}) as writer:
-        for path in sorted(Path(tars).glob("*.tar")):
-            with tarfile.open(path) as tar:
-                contents = [tar.extractfile(member).read() for member in tar]  # type: ignore[union-attr]
-            for jpeg, label in zip(contents[::2], contents[1::2], strict=True):
-                writer.write({"jpg": jpeg, "cls": int(label)})
-                count += 1
-    print(json.dumps({"records": count, "seconds": time.perf_counter() - begun}), flush=True)
+
+    def convert() -> int:
+        count = 0
+        with streaming.MDSWriter(out=out, columns={"jpg": "bytes", "cls": "int"}) as writer:
+            for path in sorted(Path(tars).glob("*.tar")):
+                with tarfile.open(path) as tar:
+                    contents = [tar.extractfile(member).read() for member in tar]  # type: ignore[union-attr]
+                for jpeg, label in zip(contents[::2], contents[1::2], strict=True):
+                    writer.write({"jpg": jpeg, "cls": int(label)})
+                    count += 1
+        return count
+
+    measure(convert)
 
 
 if __name__ == "__main__":

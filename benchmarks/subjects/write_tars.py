@@ -10,11 +10,10 @@ import io
 import shutil
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import print_result
+from benchmarks.subjects.clock import measure
 from shard_format import decode_example, load_manifest, read_records
 
 _SHARD_BYTES = 64 << 20
@@ -39,19 +38,23 @@ def main() -> None:
     directory, out = map(Path, sys.argv[1:])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    begun, count, shards = time.perf_counter(), 0, 0
-    tar: tarfile.TarFile | None = None
-    for count, (jpeg, label) in enumerate(_records(directory), 1):
-        if tar is None or tar.offset >= _SHARD_BYTES:
-            if tar is not None:
-                tar.close()
-            tar = tarfile.open(out / f"train-{shards:06d}.tar", "w")
-            shards += 1
-        _add(tar, f"{count:08d}.jpg", jpeg)
-        _add(tar, f"{count:08d}.cls", str(label).encode())
-    if tar is not None:
-        tar.close()
-    print_result(count, time.perf_counter() - begun)
+
+    def convert() -> int:
+        count, shards = 0, 0
+        tar: tarfile.TarFile | None = None
+        for count, (jpeg, label) in enumerate(_records(directory), 1):
+            if tar is None or tar.offset >= _SHARD_BYTES:
+                if tar is not None:
+                    tar.close()
+                tar = tarfile.open(out / f"train-{shards:06d}.tar", "w")
+                shards += 1
+            _add(tar, f"{count:08d}.jpg", jpeg)
+            _add(tar, f"{count:08d}.cls", str(label).encode())
+        if tar is not None:
+            tar.close()
+        return count
+
+    measure(convert)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""The clock of every subject: records, seconds and CPU time, printed as one line of JSON.
+
+It needs only Python and Linux's /proc, so that subjects in other environments have the same clock.
+A program may work in child processes: their CPU time and their reads count too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+BATCH = 64
+SIDE = 224
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the random crops, everywhere
+_WARM_UP_BATCHES = 60  # until autotuning has settled and buffers are full
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def measure(work: Callable[[], int], details: dict[str, Any] | None = None) -> None:
+    """Does some work that returns its number of records, and prints what it took.
+
+    `details`, which the work may fill, are printed with it.
+    """
+    cpu, begun = _taken()[0], time.perf_counter()
+    records = work()
+    seconds = time.perf_counter() - begun
+    _print(records, seconds, _taken()[0] - cpu, details or {})
+
+
+def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> None:
+    """Reads for some seconds after the warm-up, prints what it took, and ends the process.
+
+    Args:
+        open_stream: Opens the data set and returns an iterable of batches; imports are done.
+        seconds: Time to read.
+        most: Records after which it ends even so, warm-up included: what is read a second time is
+            not cold any more. 0 is no limit.
+
+    Raises:
+        SystemExit: The batches are not [64, 224, 224, 3] or [64, 3, 224, 224] uint8, or the data
+            ended before the clock began.
+    """
+    opened = time.perf_counter()
+    batches = iter(open_stream())
+    _check(next(batches))
+    first_batch = time.perf_counter() - opened
+    for _ in range(_WARM_UP_BATCHES - 1):
+        next(batches)
+    most_batches = most // BATCH - _WARM_UP_BATCHES if most else 1 << 62
+    count, before, begun = 0, _taken(), time.perf_counter()
+    while (passed := time.perf_counter() - begun) < seconds and count < most_batches:
+        next(batches)
+        count += 1
+    after = _taken()
+    if not count:
+        raise SystemExit(f"The set is too small: the warm-up takes all of its {most} records.")
+    details = {
+        "first_batch_seconds": round(first_batch, 3),
+        "storage_mb": round((after[1] - before[1]) / 1e6, 1),
+    }
+    _print(count * BATCH, passed, after[0] - before[0], details)
+    # Threads and children that read ahead would take seconds to end, and CPU of the next subject.
+    for process in [*_processes()][1:]:
+        with contextlib.suppress(OSError):
+            os.kill(int(process.name), signal.SIGKILL)
+    os._exit(0)
+
+
+def _print(records: int, seconds: float, cpu_seconds: float, details: dict[str, Any]) -> None:
+    found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
+    print(json.dumps(found | {"details": details}), flush=True)
+
+
+def _check(batch: Any) -> None:
+    images = batch[0] if isinstance(batch, (tuple, list)) else batch["image"]
+    shape, dtype = tuple(images.shape), str(images.dtype)
+    if shape not in ((BATCH, SIDE, SIDE, 3), (BATCH, 3, SIDE, SIDE)) or "uint8" not in dtype:
+        raise SystemExit(f"A batch is {shape} {dtype}, not {BATCH} uint8 images of {SIDE} pixels.")
+
+
+def _processes() -> Iterator[Path]:
+    """The /proc folders of this process and of all that descend from it."""
+    waiting = [os.getpid()]
+    while waiting:
+        process = Path("/proc") / str(waiting.pop())
+        yield process
+        with contextlib.suppress(OSError):  # it has ended
+            for task in (process / "task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+
+
+def _taken() -> tuple[float, int]:
+    """CPU seconds of all processes, those that ended included, and bytes read from storage."""
+    cpu_seconds, storage_bytes = 0.0, 0
+    for process in _processes():
+        with contextlib.suppress(OSError):
+            # After the name, which ends in ")": fields 14 to 17 of proc(5).
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            cpu_seconds += sum(map(int, fields[11:15])) / _TICKS
+            io = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
+            storage_bytes += int(io["read_bytes"])
+    return cpu_seconds, storage_bytes
