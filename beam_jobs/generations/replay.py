@@ -20,6 +20,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.quarantine import FILES, replay_options
 from beam_jobs.replacement import Replacement, replacement_at
+from beam_jobs.run import preprocess
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
 from foundation import storage
@@ -140,8 +141,6 @@ def _build_first(
     resumes: bool,
 ) -> None:
     """Builds the first generation, in the place of what a replay of another kind has left."""
-    from beam_jobs.run import preprocess  # loads Beam
-
     left = storage.stat(storage.place_of(job.out) / naming.MANIFEST) is not None
     try:
         preprocess(job, (), on_progress, on_note)

@@ -15,9 +15,12 @@ from tests.fixtures.command_line import run_shardmill
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    """An empty folder with the samples in it; `shardmill` is on the PATH of `run`."""
+    """A folder with the samples in it; `shardmill` is on the PATH of `run`."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "samples").symlink_to(repository / "samples")
+    # What README calls a folder of one's own.
+    (folder / "photos").symlink_to(repository / "samples" / "clothing")
+    (folder / "texts").symlink_to(repository / "samples" / "banking")
     programs = folder / "bin"
     programs.mkdir()
     for name, arguments in (("shardmill", " -m cli.main"), ("python", "")):

@@ -12,25 +12,58 @@ import pytest
 
 from tests.fixtures.command_line import run_here
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+REPOSITORY = Path(__file__).parents[2]
+# Pages whose commands and programs run here, section by section.
+PAGES = (
+    "README.md",
+    "docs/images.md",
+    "docs/text.md",
+    "docs/changes.md",
+    "docs/command-line.md",
+    "docs/engines.md",
+)
+# Pages with commands that other tests run.
+OTHER_PAGES = {
+    "docs/dataflow.md",  # test_dataflow_page
+    "docs/export.md",  # below
+    "docs/reading.md",  # below
+    "docs/search.md",  # test_search_page
+    "docs/training.md",  # test_training_pages
+    "docs/tutorials/images.md",  # test_tutorials, test_main_example
+    "docs/tutorials/text.md",  # test_tutorials
+    "docs/workers.md",  # test_training_pages
+}
+
+
+def read_page(name: str) -> str:
+    return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
 def commands_of(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in re.findall(r"^\$ (.+)$", text, re.MULTILINE)]
 
 
-def sections_of(text: str) -> dict[str, str]:
-    """Heading -> text up to the next heading, of sections that have commands or a program."""
-    _, *parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)
-    sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    return {name: text for name, text in sections.items() if "\n$ " in text or "```python" in text}
+def programs_of(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-SECTIONS = sections_of(README)
+def sections_of(page: str) -> dict[str, str]:
+    """Page and heading -> text up to the next heading, of what has commands or a program."""
+    parts = re.split(r"^##? (.+)$", read_page(page), flags=re.MULTILINE)[1:]
+    sections = zip(parts[::2], parts[1::2], strict=True)
+    return {
+        f"{page}: {heading}": text
+        for heading, text in sections
+        if commands_of(text) or programs_of(text)
+    }
+
+
+SECTIONS = {name: text for page in PAGES for name, text in sections_of(page).items()}
 # Name of a set -> the command that builds it.
 BUILDS = {
     command[command.index("--out") + 1]: command
-    for command in commands_of(README)
+    for text in SECTIONS.values()
+    for command in commands_of(text)
     if command[:2] == ["shardmill", "preprocess"]
     and "--out" in command
     and not {"--dry-run", "--overwrite", "--append"} & set(command)
@@ -43,7 +76,7 @@ def run_program(program, folder):
 
 @pytest.fixture(scope="module")
 def need(folder, run):
-    """Builds the sets of README that a text names, where no earlier test has built them."""
+    """Builds the sets of PAGES that a text names, where no earlier test has built them."""
 
     def need(text: str) -> None:
         for name, command in BUILDS.items():
@@ -54,22 +87,32 @@ def need(folder, run):
     return need
 
 
-def test_the_readme_has_commands():
-    assert len(commands_of(README)) >= 20
-    assert sum("```python" in text for text in SECTIONS.values()) == 1
+def test_every_page_with_commands_is_run():
+    pages = [*(REPOSITORY / "docs").rglob("*.md"), REPOSITORY / "README.md"]
+    names = {str(path.relative_to(REPOSITORY)) for path in pages}
+    assert {name for name in names if commands_of(read_page(name))} == {*PAGES, *OTHER_PAGES}
 
 
-# Tests in tests/cli run `read`, `export-index` and `cache`; tests in tests/trainer train on token
-# ids. Most of the time goes into `doctor`, whose own tests are proofs as well. The main example is
-# also killed in test_main_example.py.
-LONG = {"From photographs to predictions", "Reading", "Tokens"}
+# Sections that train longer, or repeat others: docs/text.md has what README says of texts. Tests in
+# tests/cli run `read` and `doctor`.
+LONG = {
+    "README.md: shardmill",
+    "README.md: Texts",
+    "README.md: Reading",
+    "README.md: Training",
+    "docs/text.md: Tokens",
+}
+
+
+def test_long_sections_exist():
+    assert LONG <= SECTIONS.keys()
 
 
 @pytest.mark.parametrize(
     "section",
     [pytest.param(each, marks=[pytest.mark.proof] if each in LONG else []) for each in SECTIONS],
 )
-def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run, folder):
+def test_the_commands_of_a_section_run_in_order(section, need, run, folder):
     """On sets that earlier sections have built; a program comes last."""
     text = SECTIONS[section]
     for command in commands_of(text):
@@ -78,38 +121,45 @@ def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run
         done = run(*command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+    for program in programs_of(text):
         need(program)
         done = run_program(program, folder)
         assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.proof
-def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
-    """As one, on sets of the README."""
-    text = (repository / "docs" / "reading.md").read_text(encoding="utf-8")
-    program = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+def test_the_programs_of_the_page_on_reading_run(need, folder):
+    """As one, on the set of README."""
+    program = "".join(programs_of(read_page("docs/reading.md")))
     need(program)
     done = run_program(program, folder)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.proof  # tests in tests/trainer/export run the commands
-def test_the_commands_and_programs_of_the_page_on_exporting_run(need, folder, repository, run):
-    text = (repository / "docs" / "export.md").read_text(encoding="utf-8")
+@pytest.mark.proof  # tests in tests/cli run `read`, `export-index` and `cache`
+def test_the_commands_of_the_page_on_reading_run(need, run):
     need("set")
-    shutil.rmtree(folder / "run", ignore_errors=True)  # of a section of the README
+    for command in commands_of(read_page("docs/reading.md")):
+        done = run(*command)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.proof  # tests in tests/trainer/export run the commands
+def test_the_commands_and_programs_of_the_page_on_exporting_run(need, folder, run):
+    text = read_page("docs/export.md")
+    need("set")
+    shutil.rmtree(folder / "run", ignore_errors=True)  # of a section of README
     assert run(*shlex.split("shardmill train set --epochs 1 --run-dir run")).returncode == 0
     for command in commands_of(text):
         done = run(*command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+    for program in programs_of(text):
         done = run_program(program, folder)
         assert done.returncode == 0, done.stderr
 
 
 def test_make_knows_its_targets(repository):
-    for target in ("demo", "test", "proofs", "bench", "format", "clean", "help"):
+    for target in ("demo", "test", "proofs", "bench", "docs", "interop", "format", "clean", "help"):
         subprocess.run(
             ["make", "--dry-run", target], cwd=repository, capture_output=True, check=True
         )

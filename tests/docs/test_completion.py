@@ -1,4 +1,4 @@
-"""The lines of the README that set up shell completion work."""
+"""The lines of docs/command-line.md that set up shell completion work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import subprocess
 
 import pytest
 
-from tests.docs.test_commands import README
+from tests.docs.test_commands import read_page
 
-LINES = re.findall(r"^.*_SHARDMILL_COMPLETE=(\w+)_source shardmill.*$", README, re.MULTILINE)
-# From the lines of the README to what the shell then says about the command.
+PAGE = read_page("docs/command-line.md")
+LINES = re.findall(r"^.*_SHARDMILL_COMPLETE=(\w+)_source shardmill.*$", PAGE, re.MULTILINE)
+# From the lines of the page to what the shell then says about the command.
 ASKED = {
     "bash": "complete -p shardmill",
     "zsh": "print $_comps[shardmill]",
@@ -26,13 +27,13 @@ def environment(folder, repository):
     return {**os.environ, "PATH": path, "PYTHONPATH": os.environ.get("PYTHONPATH", str(repository))}
 
 
-def test_the_readme_has_the_usual_shells():
+def test_the_page_has_the_usual_shells():
     assert LINES == list(ASKED)
 
 
 @pytest.mark.parametrize("shell", ASKED)
 def test_the_line_of_a_shell_sets_up_completion(shell, environment):
-    (line,) = re.findall(rf"^.*_SHARDMILL_COMPLETE={shell}_source.*$", README, re.MULTILINE)
+    (line,) = re.findall(rf"^.*_SHARDMILL_COMPLETE={shell}_source.*$", PAGE, re.MULTILINE)
     if shutil.which(shell) is None:  # what the line evaluates, at least
         line, shell, asked = f"_SHARDMILL_COMPLETE={shell}_source shardmill", "bash", "true"
     else:

@@ -1,4 +1,4 @@
-"""Every row of README's "Where do I add ..." is true: a toy member is added as it says, and used.
+"""Every row of CONTRIBUTING's "Where do I add ..." is true: a toy is added as it says, and used.
 
 All toys go into one copy of the tree, and one process uses them, for starting it is most of the
 cost; what trains is a proof.
@@ -22,7 +22,7 @@ from tests.docs.toy_cases import BUILDS, CASES, Case
 from tests.docs.tree_edits import TOYS, File, Function, Line
 from tests.fixtures.command_line import Completed
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGES = ("beam_jobs", "cli", "foundation", "reader", "shard_format", "shardmill", "trainer")
 
 
@@ -79,8 +79,8 @@ def build(use: Callable[[str], Completed]) -> Callable[[str], None]:
 
 
 def rows() -> dict[str, str]:
-    """First cell -> the others, of README's table."""
-    (table,) = re.findall(r"^\| to add \|.*\n\|[- |]*\|\n((?:\|.*\n)+)", README, re.MULTILINE)
+    """First cell -> the others, of CONTRIBUTING's table."""
+    (table,) = re.findall(r"^\| to add \|.*\n\|[- |]*\|\n((?:\|.*\n)+)", CONTRIBUTING, re.MULTILINE)
     return {line.split("|")[1].strip(): line.split("|", 2)[2] for line in table.splitlines()}
 
 

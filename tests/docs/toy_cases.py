@@ -1,4 +1,4 @@
-"""How every row of README's "Where do I add ..." is done with a toy, and how the toy is used.
+"""How every row of CONTRIBUTING's "Where do I add ..." is done with a toy, and how the toy is used.
 
 To cover a new row: write what is added below tests/docs/toys, and a Case whose edits are what the
 row says.

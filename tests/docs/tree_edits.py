@@ -1,4 +1,4 @@
-"""Edits of a copy of the tree: what a row of README's "Where do I add ..." asks for.
+"""Edits of a copy of the tree: what a row of CONTRIBUTING's "Where do I add ..." asks for.
 
 The code to add is in tests/docs/toys, under the path that it has in the tree.
 """
