@@ -12,7 +12,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test lint types layers pytest proofs engines test-engines format bench clean
+.PHONY: help venv demo test lint types layers pytest proofs engines test-engines interop docs format bench clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,15 @@ engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, i
 test-engines: venv  ## Run the tests on the engines and servers that could be fetched.
 	$(BIN)/python -m pytest -m engine
 
+# Of its own, so that no test depends on what a site needs.
+.docs/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .docs
+	.docs/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
+docs: .docs/installed  ## Build the documentation site into site/; fails for a dead link or an undocumented public name.
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build --quiet
+
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -64,4 +73,4 @@ bench: venv  ## Measure throughput, memory and near duplicates, beside bare kern
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove .venv, caches and demo output.
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build shardmill-demo
+	rm -rf $(VENV) .docs .interop site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build shardmill-demo

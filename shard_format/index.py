@@ -29,8 +29,8 @@ COMMON_FIELDS = (
     pa.field("fingerprint", pa.binary(16), nullable=False),  # equal for exact duplicates
 )
 
-# Of a set whose records have any number of labels, where "label" is null.
 LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
+"""Column of the index of a set whose records have any number of labels; "label" is null there."""
 
 
 def label_column(feature: str) -> str:

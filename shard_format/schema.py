@@ -18,9 +18,11 @@ STORAGE = {
     "float32": "float_list",
 }
 
-# How the bytes of an image are encoded. "raw" is [height, width, 3] uint8, with the sides in two
-# int64 features of these names.
 ENCODINGS = ("jpeg", "png", "webp", "raw")
+"""How the bytes of an image are encoded.
+
+"raw" is [height, width, 3] uint8, with the sides in two int64 features of these names.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,8 @@ from foundation.storage import Place
 
 HEADER_BYTES = 12  # uint64 length + uint32 masked CRC of those 8 bytes
 FOOTER_BYTES = 4  # uint32 masked CRC of the payload
-FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES  # added to a payload
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+"""Bytes that a frame adds to its payload."""
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")

@@ -320,7 +320,9 @@ Event = (
     | StopAsked
     | RunDone
 )
+"""Something that happened in a run."""
 OnEvent = Callable[[Event], None]
+"""Function that is called with every event of a run."""
 
 
 def ignore(event: Event) -> None:

@@ -11,6 +11,7 @@ from foundation.errors import UsageError
 from trainer.strategies import WITHOUT_FLOAT16
 
 PRECISIONS = ("auto", "float32", "mixed_float16", "mixed_bfloat16")
+"""Values of `--precision`."""
 
 # NVIDIA's first generation with tensor cores, Volta, is compute capability 7.0.
 TENSOR_CORES_SINCE = (7, 0)

@@ -20,6 +20,7 @@ MODELS_OF: dict[str, dict[str, Builder]] = {
 MODELS: dict[str, Builder] = {
     name: builder for models in MODELS_OF.values() for name, builder in models.items()
 }
+"""Value of `--model` -> what builds the network, for sets of all kinds."""
 
 __all__ = [
     "MODELS",

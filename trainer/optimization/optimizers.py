@@ -47,13 +47,13 @@ def _of_kernels(optimizer: Any) -> Any:
     return optimizer
 
 
-# value of --optimizer -> what creates it from (learning rate or schedule, weight decay)
 OPTIMIZERS: dict[str, Callable[[Any, float], Any]] = {
     "adamw": adamw,
     "sgd": sgd,
     "lamb": lamb,
     "lion": lion,
 }
+"""Value of `--optimizer` -> what creates it from (learning rate or schedule, weight decay)."""
 
 
 def with_averages(optimizer: Any, decay: float) -> Any:

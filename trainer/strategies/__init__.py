@@ -19,7 +19,6 @@ from trainer.strategies import (
     tpu,
 )
 
-# value of --strategy -> what creates the tf.distribute.Strategy
 STRATEGIES: dict[str, Callable[[], Any]] = {
     "default": default.create,
     "mirrored": mirrored.create,
@@ -29,6 +28,7 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
     "one_device": one_device.create,
     "tpu": tpu.create,
 }
+"""Value of `--strategy` -> what creates the tf.distribute.Strategy."""
 
 # Those whose model is trained by several processes, which TF_CONFIG names.
 SEVERAL_WORKERS = frozenset({"multi_worker", "parameter_server"})
