@@ -46,7 +46,7 @@ class Reason(NamedTuple):
 
 
 def rejected_records(directory: Place) -> Iterator[RejectedRecord]:
-    """Every rejected record of a set, in listing order.
+    """Yields every rejected record of a set, in listing order.
 
     Raises:
         ShardSetError: There is no set.
@@ -57,7 +57,7 @@ def rejected_records(directory: Place) -> Iterator[RejectedRecord]:
 
 
 def reasons(directory: Place) -> list[Reason]:
-    """The reasons for which records of a set were rejected, the most frequent first."""
+    """Returns the reasons for which records of a set were rejected, the most frequent first."""
     found: dict[tuple[str, str], Reason] = {}
     for record in rejected_records(directory):
         key = (record.stage, record.reason)

@@ -128,7 +128,7 @@ class Replacement:
 
 
 def replacement_at(out: Place) -> Replacement | ReplacementInStore | None:
-    """The replacement of the set in a directory; None if there is no set."""
+    """Returns the replacement of the set in a directory; None if there is no set."""
     path = storage.local_path(out)
     if path is not None:
         replacement = Replacement(path)

@@ -63,7 +63,7 @@ def _failed(result: Evaluation) -> Html | None:
 
 
 def _classes(result: Evaluation) -> Html:
-    """A row for each class, with a bar for the share of its records that are right."""
+    """Returns a row for each class, with a bar for the share of its records that are right."""
     rows = [
         (
             (foreign(one.name, _NAME), stacked_bar([one.recall or 0.0], 1.0)),

@@ -138,7 +138,7 @@ def append(
 def generation_job(
     options: PreprocessOptions, base: Place, given: Collection[str] | None
 ) -> PreprocessOptions:
-    """The options of the build of the next generation of a set.
+    """Returns the options of the build of the next generation of a set.
 
     Args:
         options: What was asked for.
@@ -199,7 +199,7 @@ def check_appendable(base: Place, manifest: Manifest) -> None:
 def like_the_set(
     options: PreprocessOptions, base: Place, manifest: Manifest, given: Collection[str] | None
 ) -> PreprocessOptions:
-    """The options of the first build, with those of this job that concern it alone.
+    """Returns the options of the first build, with those of this job that concern it alone.
 
     Raises:
         UsageError: A given option differs from that of the set.
@@ -258,7 +258,7 @@ def _discard(workspace: Workspace) -> None:
 
 
 def generation_with(base: Place, manifest: Manifest, listing: Listing) -> int | None:
-    """The generation that has the same sources, read with the same options."""
+    """Returns the generation that has the same sources, read with the same options."""
     if not listing.items:
         return listing.known_to
     folders = [one.folder for one in manifest.generations] or [""]

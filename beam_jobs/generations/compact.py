@@ -181,13 +181,13 @@ def compact(
 
 
 def _last_receipt(base: Place, digest: str) -> dict[str, Any] | None:
-    """The receipt of the removal of some ids."""
+    """Returns the receipt of the removal of some ids."""
     known = [one for one in receipts_in([load_build(base)]) if one.get("ids_sha256") == digest]
     return known[-1] if known else None
 
 
 def had_report(base: Place) -> bool:
-    """Whether the set has a report, which is then written again."""
+    """Returns whether the set has a report, which is then written again."""
     return storage.stat(base / naming.REPORT) is not None
 
 
@@ -283,7 +283,7 @@ def _write_build(
 
 
 def _has_same_records(before: Manifest, manifest: Manifest) -> bool:
-    """Whether the same records are in the same splits, none repeated or packed anew."""
+    """Returns whether the same records are in the same splits, none repeated or packed anew."""
     counts = [
         {name: split.records for name, split in one.splits.items()} for one in (before, manifest)
     ]
@@ -451,7 +451,7 @@ def _write_shard(
 
 
 def _placed(rows: pa.Table, shard: int) -> pa.Table:
-    """Rows of the index with their places in a new shard."""
+    """Returns rows of the index with their places in a new shard."""
     lengths = int64(rows["length"])
     columns = {
         "shard": pa.array(np.full(len(rows), shard), pa.int32()),

@@ -64,7 +64,7 @@ class Found(NamedTuple):
         return self.kept + self.duplicates + sum(self.reasons.values())
 
     def ledger(self, before: Ledger) -> Ledger:
-        """The ledger without these records."""
+        """Returns the ledger without these records."""
         reasons = {
             name: count - self.reasons[name]
             for name, count in before.reasons.items()
@@ -197,7 +197,7 @@ def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Works
 
 
 def _with_conflicts(table: pa.Table) -> pa.Table:
-    """Duplicates by cluster; a later generation may contradict the label of a cluster."""
+    """Returns duplicates by cluster; a later generation may contradict the label of a cluster."""
     table = table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
     same = pc.equal(pc.fill_null(table["label"], ""), pc.fill_null(table["kept_label"], ""))
     differs = pa.array(table["kept_id"].filter(pc.invert(same)).unique().to_pylist(), pa.string())
@@ -207,7 +207,7 @@ def _with_conflicts(table: pa.Table) -> pa.Table:
 
 
 def _kept_rejects(base: Place, manifest: Manifest, ids: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Rows of the quarantine, each as a batch: originals are large."""
+    """Yields rows of the quarantine, each as a batch: originals are large."""
     for batch in quarantine_batches(base, manifest):
         left = batch.filter(pc.invert(pc.is_in(batch["record_id"], value_set=ids)))
         for row in range(len(left)):

@@ -41,7 +41,7 @@ class GenerationInfo(NamedTuple):
 
 
 def generations(directory: Place) -> list[GenerationInfo]:
-    """All generations of a set, the first one first.
+    """Returns all generations of a set, the first one first.
 
     Raises:
         ShardSetError: There is no set.

@@ -15,13 +15,13 @@ from shard_format import Manifest, id_hash, shuffle_keys
 
 
 def is_rebalanced(manifest: Manifest, split: str) -> bool:
-    """Whether a split has copies of records: only the training split has class weights."""
+    """Returns whether a split has copies of records: only the training split has class weights."""
     oversampled = manifest.config.get("balance", "none") == "oversample"
     return oversampled and "class_weights" in manifest.splits[split].statistics
 
 
 def rebalanced(rows: pa.Table, seed: int) -> pa.Table:
-    """The rows of an index with other copies, in any order.
+    """Returns the rows of an index with other copies, in any order.
 
     Args:
         rows: Of the training split; rows of a copy point to the frame of one of its records.
@@ -46,5 +46,5 @@ def rebalanced(rows: pa.Table, seed: int) -> pa.Table:
 
 
 def count_copies(rows: pa.Table) -> int:
-    """How many rows of an index repeat a record of another one."""
+    """Returns how many rows of an index repeat a record of another one."""
     return len(rows) - len(rows["record_id"].unique())

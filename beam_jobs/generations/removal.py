@@ -64,7 +64,7 @@ def _contents(base: Place, manifest: Manifest, ids: frozenset[str]) -> frozenset
 
 
 def _with(table: pa.Table, prints: pa.Array, ids: pa.Array) -> pa.ChunkedArray:
-    """Which rows have one of some fingerprints, and none of some ids."""
+    """Returns which rows have one of some fingerprints, and none of some ids."""
     same = pc.is_in(table["fingerprint"].cast(pa.binary()), value_set=prints)
     return pc.and_not(same, pc.is_in(table["record_id"], value_set=ids))
 
@@ -74,7 +74,7 @@ def _rows(table: pa.Table, mask: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
 
 
 def receipt(digest: str, asked: int, found: Found, before: Manifest, after: str) -> dict[str, Any]:
-    """The receipt of a removal, which names no record.
+    """Returns the receipt of a removal, which names no record.
 
     Args:
         digest: Hash of all ids that were asked for.
@@ -103,5 +103,5 @@ def receipt(digest: str, asked: int, found: Found, before: Manifest, after: str)
 
 
 def receipts_in(builds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """All receipts in the build.json of some builds."""
+    """Returns all receipts in the build.json of some builds."""
     return [dict(one) for build in builds for one in build.get(RECEIPTS_KEY, ())]

@@ -114,7 +114,7 @@ def documents_of(
 
 
 def _segments(framed: bytes) -> list[IntArray]:
-    """The tokens of every document, or part of one, in a sequence."""
+    """Returns the tokens of every document, or part of one, in a sequence."""
     values = decode_example(unframe(framed, "a packed sequence"))
     tokens = np.array(values["tokens"], np.int64)
     segments = np.array(values["segments"], np.int64)

@@ -32,7 +32,7 @@ _COPY_BYTES = 4 << 20  # 4 MiB
 
 
 def target_of(base: Place) -> Place:
-    """Where the new set is written."""
+    """Returns where the new set is written."""
     return base / naming.COMPACTED_DIR
 
 
@@ -114,7 +114,7 @@ def _new_manifest(base: Place, current: Manifest | None) -> Manifest:
 
 
 def _where_it_is(new: Manifest) -> Manifest:
-    """A manifest of the set that names the new files where they were written."""
+    """Returns a manifest of the set that names the new files where they were written."""
     return dataclasses.replace(
         _renamed(new, lambda name: below(naming.COMPACTED_DIR, name)),
         generations=(Generation(naming.COMPACTED_DIR, new.root_hash, ""),),
@@ -123,7 +123,7 @@ def _where_it_is(new: Manifest) -> Manifest:
 
 
 def _renamed(manifest: Manifest, name_of: Callable[[str], str]) -> Manifest:
-    """A manifest with other names of all its files."""
+    """Returns a manifest with other names of all its files."""
     splits = {
         name: dataclasses.replace(
             split,
@@ -148,7 +148,7 @@ def _names(base: Place, new: Manifest) -> list[str]:
 
 
 def _unnamed(base: Place, new: Manifest) -> list[str]:
-    """The files of the new set that its manifest does not name."""
+    """Returns the files of the new set that its manifest does not name."""
     tables = map(naming.table_file, new.splits)
     fingerprints = (naming.STORED_RECORDS, naming.READ_ITEMS)
     found = (naming.BUILD, naming.CROISSANT, *tables, *fingerprints)

@@ -43,7 +43,7 @@ def publish_finished(base: Place, on_note: Callable[[str], None]) -> Manifest:
 
 
 def _problem(base: Place, number: int, manifest: Manifest) -> str:
-    """Why the folder of a generation cannot be published; "" if it can."""
+    """Returns why the folder of a generation cannot be published; "" if it can."""
     folder = base / naming.generation_folder(number)
     try:
         own = load_manifest(folder)

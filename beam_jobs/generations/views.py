@@ -71,7 +71,7 @@ def make_view(
     home: Place,
     scratch: Path | None = None,
 ) -> Manifest:
-    """The manifest of all generations up to one; writes their index.
+    """Returns the manifest of all generations up to one; writes their index.
 
     Args:
         base: The set.
@@ -128,7 +128,7 @@ def known_builds(build: Mapping[str, Any]) -> list[str]:
 
 
 def added(*ledgers: Ledger) -> Ledger:
-    """The sum of some ledgers."""
+    """Returns the sum of some ledgers."""
     reasons: Counter[str] = Counter()
     sums: Counter[str] = Counter()
     for ledger in ledgers:
@@ -173,7 +173,7 @@ def _write_index(
 
 
 def _by_shard(table: pa.Table) -> Iterator[pa.Table]:
-    """The rows of each shard; a file has a batch per shard."""
+    """Yields the rows of each shard; a file has a batch per shard."""
     numbers = int64(table["shard"])
     edges = np.flatnonzero(np.diff(numbers)) + 1
     for rows in np.split(np.arange(len(numbers)), edges):

@@ -1,7 +1,8 @@
-"""Which records were removed from a compacted set: those of its builds that its list names.
+"""The records that were removed from a compacted set: those of its builds that its list names.
 
-build.json has the sources of the builds that were merged, and no removed id. If the list is damaged
-too, they are the records that the files of the set lack, in the numbers that the ledgers say.
+build.json has the sources of the merged builds, and no id of a removed record. If the list is
+damaged too, the removed records are those that the files of the set lack, if their numbers agree
+with the ledgers.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ def removed_ids(
     """Returns the ids to remove from the builds of a compacted set.
 
     Args:
-        rebuilt: The builds, as generations of a set.
-        directory: The compacted set.
-        manifest: Of it; None if that is lost.
-        listed: The records that the set keeps out; None if no whole file says which.
+        rebuilt: Directory of the builds, as generations of a set.
+        directory: Directory of the compacted set.
+        manifest: Manifest of the compacted set; None if it is lost.
+        listed: Records that the set keeps out; None if their list is damaged.
 
     Raises:
-        DamageError: The whole files of the set do not say which.
+        DamageError: The removed records do not follow from the whole files of the set.
     """
     view = load_manifest(rebuilt)
     if listed is not None:
@@ -44,8 +45,8 @@ def removed_ids(
         return sorted(kept | rejected | own)
     before, after = view.ledger, manifest.ledger
     left_out = before.quarantined + before.filtered - after.quarantined - after.filtered
-    removed = _so_many(before.kept - after.kept, kept)
-    removed |= _so_many(left_out, rejected)
+    removed = _if_count(before.kept - after.kept, kept)
+    removed |= _if_count(left_out, rejected)
     # Earlier versions did not count the duplicates of a removed record.
     if before.duplicates - after.duplicates in (len(own), len(dropped)):
         removed |= own
@@ -59,22 +60,22 @@ def removed_ids(
 
 
 def _missing(rebuilt: Place, files: list[str], known: set[int]) -> set[str]:
-    """The ids in some files that the compacted set lacks."""
+    """Returns the ids in some files that the compacted set lacks."""
     columns = (one for file in files for one in ids_in(rebuilt, file))
     return {name for one in columns for name in one.to_pylist() if id_hash(name) not in known}
 
 
-def _so_many(number: int, ids: set[str]) -> set[str]:
-    """Some ids, if there are this many; else none."""
+def _if_count(number: int, ids: set[str]) -> set[str]:
+    """Returns the ids if there are this many, else none."""
     return ids if len(ids) == number else set()
 
 
 def _duplicates_of(rebuilt: Place, view: Manifest, removed: set[str]) -> set[str]:
-    """The ids of the duplicates in place of which some records were kept."""
-    found = set()
+    """Returns the ids of the duplicates in place of which some records were kept."""
+    duplicates = set()
     for file in duplicates_files(view):
         for batch in read_columns(rebuilt, file, ["record_id", "kept_id", "dropped"]):
             for row in batch.filter(batch["dropped"]).to_pylist():
                 if row["kept_id"] in removed:
-                    found.add(row["record_id"])
-    return found
+                    duplicates.add(row["record_id"])
+    return duplicates

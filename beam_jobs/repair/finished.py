@@ -1,8 +1,7 @@
 """Files that are ready to replace damaged ones, named by their SHA-256.
 
-A file is compared with the manifest before it is put here, and all files that exchange their
-contents are here before the first of them is replaced: a kill loses nothing, and the next repair
-finds what is ready.
+A file is compared with the manifest before it is put here. All files that exchange their contents
+are here before the first of them is replaced, so a kill loses nothing, and the next repair goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COPY_BYTES = 4 << 20  # 4 MiB
 
 
 def make_room(final: Place) -> None:
-    """Makes the folder of a file, and removes an empty folder in its place.
+    """Creates the parent folder of a file; deletes an empty folder with the name of the file.
 
     Raises:
         OSError: There is a folder with files, which are not ours to delete.
@@ -37,10 +36,10 @@ class FinishedFiles:
     """The files of a repair that are ready.
 
     Args:
-        folder: Where, on the file system of the set.
+        folder: Folder of the files, on the file system of the set.
 
     Attributes:
-        is_replacing: While swapped files are whole in the folder alone.
+        is_replacing: Whether files are being replaced, some of which are whole in the folder alone.
     """
 
     is_replacing = False
@@ -50,13 +49,12 @@ class FinishedFiles:
         storage.make_folder(folder)
 
     def has(self, one: Expected) -> bool:
-        """Whether a file is ready."""
+        """Returns whether a file is ready."""
         place = self._folder / one.sha256
-        found = storage.stat(place)
-        return found is not None and found.size == one.bytes and file_sha256(place) == one.sha256
+        return _matches(place, one)
 
     def write(self, one: Expected, blocks: Iterable[bytes]) -> bool:
-        """Makes a file ready; False, and there is none, if its content is not that of the set."""
+        """Writes a file and returns True; False, without a file, if its content is another one."""
         place, digest, size = self._folder / one.sha256, hashlib.sha256(), 0
         with storage.create(place, durable=True, scratch=self._scratch()) as file:
             for block in blocks:
@@ -69,23 +67,22 @@ class FinishedFiles:
         return False
 
     def copy(self, one: Expected, place: Place) -> bool:
-        """`write` the content of another file."""
+        """Writes a copy of a file, as `write` does."""
         with storage.open_input(place) as file:
             return self.write(one, iter(lambda: file.read(_COPY_BYTES), b""))
 
     def move(self, one: Expected, place: Place) -> bool:
-        """`copy` of a file that is not needed any more, without its bytes where it is local."""
+        """Moves a file that is not needed any more; copies it where it is remote."""
         path, own = storage.local_path(place), storage.local_path(self._folder)
         if path is None or own is None:
             return self.copy(one, place)
-        found = storage.stat(path)
-        if found is None or found.size != one.bytes or file_sha256(path) != one.sha256:
+        if not _matches(path, one):
             return False
         os.replace(path, own / one.sha256)
         return True
 
     def replace(self, ready: Iterable[Expected], directory: Place) -> None:
-        """Puts files that are ready in their places below a directory."""
+        """Writes files that are ready to their final names below a directory."""
         ready = list(ready)
         self.is_replacing = bool(ready)
         for one in ready:
@@ -101,3 +98,8 @@ class FinishedFiles:
 
     def _scratch(self) -> Path | None:
         return storage.local_path(self._folder)
+
+
+def _matches(place: Place, one: Expected) -> bool:
+    info = storage.stat(place)
+    return info is not None and info.size == one.bytes and file_sha256(place) == one.sha256

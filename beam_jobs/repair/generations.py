@@ -1,7 +1,7 @@
 """The repair of a set with several generations.
 
-Each generation is a build of its own, planned against those before it, so they are repaired in
-order. The view of a generation, manifest and index of all up to it, follows from theirs.
+Each generation is a build that was planned against those before it, so they are repaired in order.
+The view of a generation, its manifest and index of all records so far, is computed from them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> l
     """Repairs every generation, and the view of each.
 
     Args:
-        job: The repair.
-        manifest: Of the newest view.
-        names: The damaged files, relative to the set, and no others.
+        job: Common state of the repair.
+        manifest: Manifest of the newest view.
+        names: All damaged files, relative to the set, and no others.
 
     Raises:
         InputError: A compaction of the set is not at its end.
@@ -45,9 +45,9 @@ def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> l
             blocked = f"it needs generation {number}, whose manifest cannot be had"
             continue
         part_names = _names_of(number, names)
-        part.mend(own, part_names)
+        part.restore(own, part_names)
         part.write_own_files(own, part_names)
-        if part.rest:
+        if part.unrecovered:
             blocked = blocked or f"it needs generation {number}, which cannot be had"
         if number and before is not None:
             before = _repair_view(job, number, before, own, manifest, names, part)
@@ -59,7 +59,7 @@ def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> l
 
 
 def _names_of(number: int, names: set[str]) -> set[str]:
-    """The damaged files of a generation, relative to its folder."""
+    """Returns the damaged files of a generation, relative to its folder."""
     if not number:
         return {name for name in names if not name.startswith(f"{naming.GENERATIONS_DIR}/")}
     prefix = f"{naming.generation_folder(number)}/"
@@ -74,7 +74,7 @@ def _own_manifest(
     names: set[str],
     part: SetRepair,
 ) -> Manifest | None:
-    """The manifest of a generation alone; None if it is damaged and cannot be had."""
+    """Returns the manifest of a generation alone; None if it cannot be restored."""
     folder = naming.generation_folder(number)
     file = naming.below(folder, naming.MANIFEST) if number else naming.view_file(0)
     place = job.directory / file
@@ -110,16 +110,16 @@ def _repair_view(
     names: set[str],
     part: SetRepair,
 ) -> Manifest | None:
-    """The view of a generation, whose damaged files are written again; None if it cannot be had.
+    """Restores the view of a generation; returns its manifest, or None if that is impossible.
 
     Args:
-        job: The repair.
-        number: Of the generation.
-        before: The view of the generation before it.
-        own: The manifest of the generation alone.
-        manifest: Of the newest view.
+        job: Common state of the repair.
+        number: Number of the generation.
+        before: View of the generation before it.
+        own: Manifest of the generation alone.
+        manifest: Manifest of the newest view.
         names: All damaged files.
-        part: The repair of the generation.
+        part: Repair of the generation.
     """
     file, home = naming.view_file(number), naming.view_folder(number)
     damaged = {name for name in names if name == file or name.startswith(f"{home}/")}
@@ -131,7 +131,7 @@ def _repair_view(
         _write(job, file, manifest)
         part.repaired.append(file)
         return manifest
-    if any(one.file.startswith(naming.INDEX_DIR) for one in part.rest):
+    if any(one.file.startswith(naming.INDEX_DIR) for one in part.unrecovered):
         return None
     work = job.work / f"view-{number:04d}"
     view = make_view(job.directory, number, before, own, work)

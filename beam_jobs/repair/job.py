@@ -15,19 +15,19 @@ from foundation.storage import Place
 from shard_format import Manifest, ShardmillError, load_build, naming
 from shard_format.expected_files import whole_build
 
-# The manifest has the hash of a tokenizer, and cleaning as it is applied, not as it was asked for.
+# The manifest has the hash of a tokenizer and the applied cleaning steps, not the given options.
 _REPLACED = {"clean", "tokenizer"}
 
 
 def job_of(
     directory: Place, manifest: Manifest | None, sources: Sequence[str]
 ) -> PreprocessOptions | None:
-    """The options that a set was built with; None if nothing says them.
+    """Returns the options that a set was built with; None if they are unknown.
 
     Args:
-        directory: The set.
-        manifest: Its manifest; None if it is damaged, and then only a whole build.json counts.
-        sources: Where the corpus is now; none if it has not moved.
+        directory: Directory of the set.
+        manifest: Manifest of the set; None if it is damaged, and then build.json must be whole.
+        sources: Current paths of the corpus; empty if it has not moved.
     """
     saved = load_build(directory).get("options")
     given: list[Mapping[str, Any]] = [saved] if isinstance(saved, dict) else []
@@ -45,7 +45,7 @@ def job_of(
 
 
 def _as_in(manifest: Manifest, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, such as those of another set, with what the manifest says of them."""
+    """Returns options, such as those of another set, overridden by those in the manifest."""
     own = dict(values)
     for name, value in manifest.config.items():
         if name == "split" and isinstance(value, dict):
@@ -90,7 +90,7 @@ def _job(
 
 
 def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
-    """Whether options, such as those of a damaged build.json, are those in the manifest."""
+    """Returns whether options, such as those of a damaged build.json, are those in the manifest."""
     try:
         config = job.config() | RECORD_TYPES[job.record_type](job).config()
     except (ShardmillError, OSError):
@@ -103,10 +103,10 @@ def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
 
 
 def build_again(job: PreprocessOptions, build_id: str) -> dict[str, Any]:
-    """The content of a build.json without times and versions, which only the lost one had.
+    """Returns the content of a build.json without times and versions, which only the lost one had.
 
     Args:
-        job: The options, with the sources as they are now.
-        build_id: Of these sources and options, so that the same command finds the set built.
+        job: Options of the build, with the current paths of its sources.
+        build_id: Id of these sources and options, so that the same command finds the set built.
     """
     return {"build_id": build_id, "options": dataclasses.asdict(job), "repaired": True}

@@ -1,8 +1,8 @@
 """The manifest of a set with generations whose manifest.json is lost.
 
-A whole view names all generations before it, with their root hashes. What comes after the newest
-whole view follows from the manifests of the generations themselves. A generation that is there and
-cannot be read is never left out: the manifest would say that its records were never in the set.
+A whole view names all generations before it, with their root hashes. Later views are made from the
+manifests of the generations themselves. A generation that cannot be read is never left out: the
+manifest would say that its records were never in the set.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def newest_view(directory: Place, work: Place, first: Callable[[], Manifest]) ->
     """Returns the manifest that belongs in a set.
 
     Args:
-        directory: The set.
-        work: A folder for indexes that are made meanwhile.
-        first: Returns the manifest of the first build, from elsewhere than a view.
+        directory: Directory of the set.
+        work: Folder for temporary indexes.
+        first: Returns the manifest of the first build from another source than a view.
 
     Raises:
-        DamageError: A generation that is there cannot be read, or one that was there is missing.
+        DamageError: A generation cannot be read, or is missing.
     """
     numbers = [
         number
@@ -49,7 +49,7 @@ def newest_view(directory: Place, work: Place, first: Callable[[], Manifest]) ->
 
 
 def _next_view(directory: Place, number: int, before: Manifest, work: Place) -> Manifest:
-    """The view of a generation, from that before it and from the generation's own manifest."""
+    """Makes the view of a generation from the view before it and the generation's own manifest."""
     folder = naming.generation_folder(number)
     place = directory / folder / naming.MANIFEST
     own = _parsed(place)
@@ -74,7 +74,7 @@ def _is_whole(place: Place, sha256: str) -> bool:
 
 
 def _check_report(directory: Place, view: Manifest) -> None:
-    """Returns unless the report is of a set that the generations which are there do not give."""
+    """Checks that the report is not of a set with generations that are missing here."""
     try:
         described = described_set(storage.read_bytes(directory / naming.REPORT))
     except OSError:

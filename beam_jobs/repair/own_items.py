@@ -1,4 +1,4 @@
-"""Which files of the sources a build has read: of a folder that has grown, not those added since.
+"""The files of the sources that a build has read, of a folder that has since grown.
 
 `fingerprints/items.arrow` has hashes of them, which cover modification times. A copy of the sources
 has other times, and then the record ids of the set decide: those of the index, the duplicates, the
@@ -43,7 +43,7 @@ from shard_format.keys import UInt64Array
 
 
 class OwnBuild(NamedTuple):
-    """A build that a set consists of: the folder, and the manifest of the build alone."""
+    """A build of a set: its folder, and the manifest of the build alone."""
 
     directory: Place
     manifest: Manifest
@@ -53,8 +53,8 @@ class RecordIds(NamedTuple):
     """Hashes of the ids of records.
 
     Attributes:
-        records: Of the ids themselves.
-        begins: Of all that the id of an item may be: an id, or what comes before a "/" in one.
+        records: Hashes of the ids themselves.
+        begins: Hashes of all possible ids of their items: an id, or its part before any "/".
     """
 
     records: UInt64Array
@@ -68,14 +68,14 @@ def items_of_build(
     others: Iterable[OwnBuild],
     work: Workspace,
 ) -> Place:
-    """Lists the sources of a build; returns a list of the items in them that the build has read.
+    """Lists the sources of a build; returns a file with the items that the build has read.
 
     Args:
-        jobs: The options of the build; of each build that was merged into it.
-        directory: Its folder.
-        manifest: Of it; None if that is lost.
-        others: The other builds of the set.
-        work: For the listing, and for the list.
+        jobs: Options of the build, or of each build that was merged into it.
+        directory: Folder of the build.
+        manifest: Manifest of the build; None if it is lost.
+        others: Other builds of the set.
+        work: Workspace for the listing and the file.
 
     Raises:
         ShardmillError: The sources cannot be listed, or have none of the items.
@@ -112,7 +112,7 @@ def items_of_build(
 
 
 def other_builds(base: Place, number: int) -> Iterator[OwnBuild]:
-    """Yields the builds that a set consists of but one, as far as their manifests are whole."""
+    """Yields all builds of a set except one, as far as their manifests are whole."""
     for other in generation_numbers(base):
         folder = base / naming.generation_folder(other) if other else base
         place = folder / naming.MANIFEST if other else base / naming.view_file(0)
@@ -123,7 +123,7 @@ def other_builds(base: Place, number: int) -> Iterator[OwnBuild]:
 
 
 def _read_items(directory: Place) -> UInt64Array:
-    """The list of items that a build left; empty if it is damaged or missing."""
+    """Returns the list of items that a build left; empty if it is damaged or missing."""
     named = {one.file: one for one in fingerprint_files(whole_build(directory))}
     one = named.get(naming.READ_ITEMS)
     whole = one is not None and is_whole(directory, one)
@@ -131,7 +131,7 @@ def _read_items(directory: Place) -> UInt64Array:
 
 
 def is_whole(directory: Place, one: Expected) -> bool:
-    """Whether a file of a build is as it was written."""
+    """Returns whether a file has the size and the SHA-256 that were written."""
     place = directory / one.file
     return storage.stat(place) is not None and file_info(place) == {
         "bytes": one.bytes,
@@ -140,11 +140,11 @@ def is_whole(directory: Place, one: Expected) -> bool:
 
 
 def record_ids(directory: Place, manifest: Manifest | None) -> RecordIds:
-    """The ids of the records that a build has read, as far as whole files have them.
+    """Returns the ids of the records that a build has read, as far as whole files have them.
 
     Args:
-        directory: Its folder.
-        manifest: Of the build; None if that is lost, and then all files that can be read count.
+        directory: Folder of the build.
+        manifest: Manifest of the build; None if it is lost, and then all readable files count.
     """
     if manifest is None:
         return _hashes(_readable_ids(directory))
@@ -164,8 +164,8 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
     """Yields the ids of records in a file of a set; none in one that has none.
 
     Args:
-        directory: The set.
-        file: Its name: an index, the duplicates, a part of the quarantine, or the stored records.
+        directory: Directory of the set.
+        file: Name of an index, the duplicates, a part of the quarantine, or the stored records.
     """
     folder, _, name = file.rpartition("/")
     if folder.endswith(naming.INDEX_DIR) and name.endswith(".arrow"):
@@ -185,7 +185,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
 
 
 def _readable_ids(directory: Place, files: Iterable[str] | None = None) -> Iterator[pa.Array]:
-    """Yields ids of files that may be damaged; what follows from them is compared in the end."""
+    """Yields ids in files that may be damaged; the repaired files are compared in the end."""
     if files is None:
         folders = (naming.INDEX_DIR, naming.QUARANTINE_DIR)
         there = [folder for folder in folders if storage.is_folder(directory / folder)]

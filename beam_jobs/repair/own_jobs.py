@@ -1,4 +1,4 @@
-"""The jobs that made one build of a set, with the sources where they are now.
+"""The jobs that made one build of a set, with the current paths of their sources.
 
 A compacted set was made by several jobs, each with sources of its own; build.json has them.
 """
@@ -28,12 +28,12 @@ class RepairJob(NamedTuple):
     """What all parts of a repair share.
 
     Attributes:
-        directory: The set.
-        work: A folder for what is built.
-        sources: Where the corpus is now; none if it has not moved.
-        finished: Files that are ready.
-        on_progress: See `repair`.
-        on_note: See `repair`.
+        directory: Directory of the set.
+        work: Folder for builds and listings.
+        sources: Current paths of the corpus; empty if it has not moved.
+        finished: Files that are ready to replace damaged ones.
+        on_progress: Callback as in `repair`.
+        on_note: Callback as in `repair`.
     """
 
     directory: Place
@@ -48,10 +48,10 @@ class OwnJobs:
     """The jobs of one build of a set.
 
     Args:
-        repair: The repair.
+        repair: Common state of the repair.
         directory: Folder of the build.
         number: Number of the generation; None if the set has only one.
-        work: A folder for listings.
+        work: Folder for listings.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OwnJobs:
         self._directory = directory
         self._number = number
         self._work = work
-        self._items: Place | None = None  # the list of those that the build has read
+        self._items: Place | None = None  # the list of items that the build has read
 
     @property
     def is_compacted(self) -> bool:
@@ -69,7 +69,7 @@ class OwnJobs:
         return MERGED_KEY in whole_build(self._directory)
 
     def first(self, manifest: Manifest | None) -> PreprocessOptions | None:
-        """The job with all options of the build; None if nothing says them."""
+        """Returns the job with all options of the build; None if they are unknown."""
         job = job_of(self._directory, manifest, self._sources())
         if job is None or not self._number:
             return job
@@ -77,7 +77,7 @@ class OwnJobs:
         return dataclasses.replace(job, base=base, base_generation=self._number - 1)
 
     def all(self, first: PreprocessOptions) -> list[PreprocessOptions]:
-        """The jobs that were merged into the build, in order; the only one of others."""
+        """Returns the jobs that were merged into the build in order; one if nothing was merged."""
         if not self.is_compacted:
             return [first]
         jobs = []
@@ -91,9 +91,9 @@ class OwnJobs:
     def as_read(
         self, jobs: Sequence[PreprocessOptions], manifest: Manifest | None
     ) -> list[PreprocessOptions]:
-        """Returns the jobs on the files that the build has read.
+        """Returns the jobs, restricted to the files that the build has read.
 
-        Files that were added since are those of later generations, or of none.
+        Files that were added since belong to later generations, or to none.
 
         Raises:
             ShardmillError: The sources cannot be listed, or have none of the files.
@@ -106,7 +106,7 @@ class OwnJobs:
         return [dataclasses.replace(job, only_items=str(self._items)) for job in jobs]
 
     def listed(self, first: PreprocessOptions, manifest: Manifest) -> tuple[Listing, Workspace]:
-        """Returns a listing of the sources, and where it is.
+        """Lists the sources; returns the listing and its workspace.
 
         Raises:
             ShardmillError: The sources cannot be listed, or have none of the files.
@@ -118,7 +118,7 @@ class OwnJobs:
         return list_corpus(open_job(dataclasses.replace(job, out=str(work.out)), work)), work
 
     def why_none(self, manifest: Manifest | None) -> str:
-        """Why there are no options of the build."""
+        """Returns why there are no options of the build."""
         known = isinstance(load_build(self._directory).get("options"), dict)
         if known or (manifest is not None and options_of_config(manifest.config)):
             return "no source is known; name SRC"
@@ -129,10 +129,10 @@ class OwnJobs:
         )
 
     def _sources(self) -> Sequence[str]:
-        """Where the sources are now, by the names of folders; empty if they have not moved."""
+        """Returns the current paths of the sources, matched by name; empty if none has moved."""
         given = self._repair.sources
         build = load_build(self._directory)
         if not given or (len(build.get("compacted", ())) > 1 and MERGED_KEY not in build):
-            return given  # of a set that an earlier version compacted, nothing says whose they are
+            return given  # an earlier version compacted the set, and did not write whose they are
         now = sources_now(build, given)
         return now or given if self._number is None else now

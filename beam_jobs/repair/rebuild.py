@@ -1,8 +1,7 @@
 """A whole build next to a set, where single records are not enough: an index, the quarantine.
 
-The same input and options give the same bytes, so files of that build take the place of damaged
-ones if they match the manifest, whatever else has changed. Of a compacted set, each of the builds
-that were merged is built again, and then they are compacted.
+The same input and options give the same bytes, so files of that build replace damaged ones if they
+match the manifest. A compacted set is built as its first build and appends, and then compacted.
 """
 
 from __future__ import annotations
@@ -25,10 +24,13 @@ class Rebuild:
     """A build with the options of a set, in its work folder.
 
     Args:
-        out: Where; a build that was interrupted there is resumed.
-        jobs: The options of the set; of a compacted one, those of each build in order.
+        out: Directory of the build; an interrupted one is resumed.
+        jobs: Options of the set; of a compacted one, those of each build in order.
         removed: Returns the ids of records to leave out of a compacted set, given the builds.
-        on_progress: See `beam_jobs.preprocess`.
+        on_progress: Callback as in `beam_jobs.preprocess`.
+
+    Attributes:
+        problem: Reason for which the build failed; "" if it did not.
     """
 
     def __init__(
@@ -45,18 +47,18 @@ class Rebuild:
         self._removed = removed
         self._on_progress = on_progress
         self._manifest: Manifest | None = None
-        self._problem = ""
+        self.problem = ""
 
     def manifest(self) -> Manifest | None:
         """Builds the set once; None if that fails."""
-        if self._manifest is None and not self._problem:
+        if self._manifest is None and not self.problem:
             if storage.stat(self._out / naming.MANIFEST):  # of a killed repair, from other sources
                 storage.delete_tree(self._out)
             try:
                 self._build()
                 self._manifest = load_manifest(self._out)
             except ShardmillError as error:
-                self._problem = str(error)
+                self.problem = str(error)
         return self._manifest
 
     def _build(self) -> None:
@@ -69,13 +71,8 @@ class Rebuild:
         if self._removed is not None:
             compact(self._out, self._removed(self._out))
 
-    @property
-    def problem(self) -> str:
-        """Why there is no such build; "" if there is one."""
-        return self._problem
-
     def take(self, wanted: Sequence[Expected], finished: FinishedFiles) -> list[Expected]:
-        """Makes the files ready that match the manifest of the damaged set."""
+        """Takes the files that match the manifest of the damaged set; returns them."""
         if self.manifest() is None:
             return []
         return [

@@ -1,8 +1,8 @@
 """The damaged records of shards, read again from the sources or from staged units.
 
-The index says which records a shard has, where each begins and what its label is, and the payload
-of a record does not depend on others. So only units with damaged records are staged, and records
-that are whole are copied. What was put together must have the SHA-256 of the manifest.
+The index has the id, the offset and the label of every record of a shard, and the payload of a
+record does not depend on others. So only units with damaged records are staged, and whole records
+are copied. An assembled shard must have the SHA-256 of the manifest.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ OnBytes = Callable[[int, int], None]
 
 
 class LostRecord(NamedTuple):
-    """A record that cannot be had.
+    """A record that could not be restored.
 
     Attributes:
-        file: The shard.
-        offset: First byte of its frame.
-        record_id: Its id.
-        why: What was found instead.
+        file: Name of the shard.
+        offset: First byte of the frame in the shard.
+        record_id: Id of the record.
+        why: Reason for which no source gives the record.
     """
 
     file: str
@@ -67,44 +67,50 @@ class LostRecord(NamedTuple):
     why: str
 
 
-class _Row(NamedTuple):
-    """A damaged record of a shard: its row of the index, and which shard and record it is."""
+class _DamagedRecord(NamedTuple):
+    """A damaged record of a shard.
 
-    shard: int  # position in the list of damaged shards
-    number: int  # of the record in the shard
+    Attributes:
+        shard: Position of the shard in the list of damaged shards.
+        number: Position of the record in the shard.
+        values: Row of the index.
+    """
+
+    shard: int
+    number: int
     values: dict[str, Any]
 
 
 def has_own_records(manifest: Manifest) -> bool:
-    """Whether an example depends on one record of the corpus alone."""
+    """Returns whether an example depends on one record of the corpus alone."""
     config = manifest.config
     return not config.get("pack") and config.get("dedup_parts", "off") == "off"
 
 
 class RecordRepair:
-    """Puts shards together from their whole records and from the corpus.
+    """Assembles damaged shards from their whole records and from the corpus.
 
     Args:
-        directory: The set, whose indexes of the shards to repair are whole.
-        manifest: Its manifest.
-        shards: The damaged ones.
-        spool: A local or remote scratch workspace for records and units.
+        directory: Directory of the set, whose indexes of the damaged shards are whole.
+        manifest: Manifest of the set.
+        shards: Damaged shards.
+        workspace: Scratch workspace for records and units, local or remote.
     """
 
     def __init__(
-        self, directory: Place, manifest: Manifest, shards: Sequence[Expected], spool: Workspace
+        self, directory: Place, manifest: Manifest, shards: Sequence[Expected], workspace: Workspace
     ) -> None:
         self._directory = directory
         self._manifest = manifest
         self._shards = shards
-        self._workspace = spool
+        self._workspace = workspace
         self._rows = [self._rows_of(one) for one in shards]
-        self._wanted: dict[str, list[_Row]] = {}  # by record id
-        self._found: dict[tuple[int, int], tuple[int, int]] = {}  # -> (begin, size) in the spool
+        self._wanted: dict[str, list[_DamagedRecord]] = {}  # by record id
+        self._restored: dict[tuple[int, int], tuple[int, int]] = {}  # -> (begin, size) in the spool
         self._changed: set[str] = set()  # ids whose source gives other bytes
         self._lock = threading.Lock()
-        spool.create()
-        self._spool = spool.scratch_file()
+        workspace.create()
+        self._spool = workspace.scratch_file()
         self._spool.touch()
         for number, one in enumerate(shards):
             self._find_damaged(number, directory / one.file)
@@ -120,11 +126,11 @@ class RecordRepair:
         for number, whole in enumerate(self._frames(place, rows)):
             if not isinstance(whole, bytes):
                 values = rows.slice(number, 1).to_pylist()[0]
-                row = _Row(shard, number, values)
+                row = _DamagedRecord(shard, number, values)
                 self._wanted.setdefault(values["record_id"], []).append(row)
 
     def _frames(self, place: Place, rows: pa.Table) -> Iterator[bytes | str]:
-        """The whole frames of a shard that are its own; texts for others."""
+        """Yields the frames of a shard; for each that is damaged, a description of the damage."""
         try:
             if storage.stat(place) is None:
                 yield from ["the file is missing"] * len(rows)
@@ -134,7 +140,7 @@ class RecordRepair:
             yield from [str(error.strerror)] * len(rows)
 
     def take_copies(self) -> None:
-        """Takes records of which --balance oversample has put a copy elsewhere."""
+        """Takes records that have a copy in another shard, by --balance oversample."""
         if self._manifest.config.get("balance", "none") != "oversample":
             return
         damaged = {one.file for one in self._shards}
@@ -155,22 +161,22 @@ class RecordRepair:
                     if one.values["length"] == len(framed):
                         self._keep(one, framed)
 
-    def _keep(self, row: _Row, framed: bytes) -> None:
+    def _keep(self, row: _DamagedRecord, framed: bytes) -> None:
         record_id = row.values["record_id"]
         with self._lock, self._spool.open("ab") as file:
-            self._found[row.shard, row.number] = (file.tell(), len(framed))
+            self._restored[row.shard, row.number] = (file.tell(), len(framed))
             file.write(framed)
             rows = self._wanted[record_id]
-            if all((one.shard, one.number) in self._found for one in rows):
+            if all((one.shard, one.number) in self._restored for one in rows):
                 self.missing.discard(record_id)
 
     # From the corpus
 
     def take_from_sources(self, job: PreprocessOptions, on_bytes: OnBytes) -> str:
-        """Stages the units that have missing records; returns why the corpus cannot be read, or "".
+        """Stages the units that have missing records; returns why the corpus is unreadable, or "".
 
         Args:
-            job: The options of the build.
+            job: Options of the build.
             on_bytes: Called with (bytes of units staged, bytes of units to stage).
         """
         try:
@@ -184,7 +190,7 @@ class RecordRepair:
             return str(error)
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
-        self._settle()
+        self._provide_tokenizer()
         units = list(self._units_with(sorted(self.missing)))
         total, done = sum(unit.bytes for unit in units), 0
         own = {entry.name for entry in storage.list_folder(self._workspace.units)}
@@ -209,7 +215,7 @@ class RecordRepair:
         """Takes missing records from any units that a --staging folder still has."""
         if job.staging is None:
             return
-        self._settle()
+        self._provide_tokenizer()
         record_type = RECORD_TYPES[job.record_type](job)
         for entry in sorted(storage.list_folder(self._workspace.units)):
             key, _, suffix = entry.name.rpartition(".")
@@ -220,8 +226,8 @@ class RecordRepair:
                 except (OSError, pa.ArrowException, ShardmillError, KeyError):
                     continue  # a unit of another job, or one whose payload is damaged
 
-    def _settle(self) -> None:
-        """Gives the tokenizer of the set to the record type."""
+    def _provide_tokenizer(self) -> None:
+        """Copies the tokenizer of the set to where the record type expects it."""
         for name in naming.TOKENIZERS.values():
             if name in self._manifest.files and storage.stat(self._directory / name):
                 content = storage.read_bytes(self._directory / name)
@@ -229,7 +235,7 @@ class RecordRepair:
                 storage.write_bytes(self._workspace.settled / "tokenizer", content)
 
     def _units_with(self, ids: Iterable[str]) -> Iterator[Unit]:
-        """The units whose items may have some records: the id of an item begins theirs."""
+        """Yields the units that may have some records: their ids begin with that of an item."""
         begins: set[str] = set()
         for record_id in ids:
             parts = record_id.split("/")
@@ -259,7 +265,12 @@ class RecordRepair:
                 self._take(row, payload, prints[number], table.slice(number, 1), record_type)
 
     def _take(
-        self, row: _Row, payload: bytes, print_: bytes, table: pa.Table, record_type: RecordType
+        self,
+        row: _DamagedRecord,
+        payload: bytes,
+        print_: bytes,
+        table: pa.Table,
+        record_type: RecordType,
     ) -> None:
         builder = record_type.example_builder(self._workspace, self._shards[row.shard].split)
         record = StagedRecord(0, payload, self._labels(row.values))
@@ -271,7 +282,7 @@ class RecordRepair:
             self._changed.add(row.values["record_id"])
 
     def _labels(self, values: dict[str, Any]) -> bytes:
-        """The encoded labels of a record, as the index has them."""
+        """Returns the encoded labels of a record, as the index has them."""
         entries = b""
         for feature in label_features(self._manifest.schema):
             column = LABELS_FIELD.name if feature.shape else label_column(feature.name)
@@ -286,17 +297,19 @@ class RecordRepair:
     def finish(
         self, finished: FinishedFiles, reason: str
     ) -> tuple[list[Expected], list[LostRecord]]:
-        """Puts every shard together that has all its records.
+        """Assembles every shard that has all its records.
 
         Args:
-            finished: Where to.
-            reason: Why the corpus could not be read; "" if it was.
+            finished: Files that are ready to replace damaged ones.
+            reason: Reason for which the corpus could not be read; "" if it was.
 
         Returns:
-            The shards that are ready, and the records that all others lack.
+            The shards that are ready, and the records that the others lack.
         """
         ready, lost = [], []
-        by_shard: dict[int, list[_Row]] = {number: [] for number in range(len(self._shards))}
+        by_shard: dict[int, list[_DamagedRecord]] = {
+            number: [] for number in range(len(self._shards))
+        }
         for same in self._wanted.values():
             for row in same:
                 by_shard[row.shard].append(row)
@@ -308,7 +321,7 @@ class RecordRepair:
                 continue
             for row in sorted(lacks or rows, key=lambda row: row.number):
                 record_id = row.values["record_id"]
-                why = self._why(record_id, reason, found=not lacks)
+                why = self._why(record_id, reason, is_complete=not lacks)
                 lost.append(LostRecord(one.file, row.values["offset"], record_id, why))
         return ready, lost
 
@@ -316,14 +329,14 @@ class RecordRepair:
         rows, place = self._rows[number], self._directory / self._shards[number].file
         with self._spool.open("rb") as spool:
             for row, whole in enumerate(self._frames(place, rows)):
-                if (number, row) in self._found:
-                    begin, size = self._found[number, row]
+                if (number, row) in self._restored:
+                    begin, size = self._restored[number, row]
                     spool.seek(begin)
                     yield spool.read(size)
                 elif isinstance(whole, bytes):
                     yield whole
 
-    def _why(self, record_id: str, reason: str, *, found: bool) -> str:
-        if found or record_id in self._changed:
+    def _why(self, record_id: str, reason: str, *, is_complete: bool) -> str:
+        if is_complete or record_id in self._changed:
             return "its source gives other bytes now: it was changed, or libraries were updated"
         return reason or "no source has it any more"

@@ -1,8 +1,8 @@
-"""The repair of a set: what is damaged, in which order it is had, and what remains lost.
+"""The repair of a set: finds what is damaged, restores it, and reports what remains lost.
 
-A file of the set that has the content of a damaged one comes first, then the sources of each build
-that the set consists of (`set_files`). Nothing takes a place in the set unless it has the SHA-256
-of the manifest, and whole files are never touched.
+A file of the set with the content of a damaged one is the first source, then come the sources of
+each build of the set (`set_files`). No file is put in place unless it has the SHA-256 of the
+manifest, and whole files are never touched.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Repaired(NamedTuple):
     """The result of a repair.
 
     Attributes:
-        manifest: Of the set.
+        manifest: Manifest of the set.
         repaired: Files that were written again, relative to the set.
         deleted: Extra files that were deleted.
-        lost: Records that cannot be had; the shards that lack them are as they were.
-        left: What is damaged still, or is not part of the set.
-        reason: Why files were not had from a build; "" if none was needed.
+        lost: Records that could not be restored; the shards that lack them are as they were.
+        left: Remaining damage, and files that are not part of the set.
+        reason: Reason for which no build could provide files; "" if none was needed.
     """
 
     manifest: Manifest
@@ -77,16 +77,16 @@ def repair(
 
     Args:
         directory: The set.
-        sources: Where the corpus is now; none if it has not moved.
-        delete_extra: Whether to delete files that are not part of the set.
-        on_progress: Called with (stage, done, in all) for "verify" and "stage", in bytes, and for
+        sources: Current paths of the corpus; empty if it has not moved.
+        delete_extra: Deletes files that are not part of the set.
+        on_progress: Called with (stage, done, total) for "verify" and "stage", in bytes, and for
             the stages of a build where one is needed; from other threads.
-        on_note: Called with what takes long, and why.
+        on_note: Called with a message before each long step.
 
     Raises:
         UsageError: A source is given that does not exist.
         ShardSetError: There is no set.
-        DamageError: The manifest is damaged, and cannot be had.
+        DamageError: The manifest is damaged and cannot be restored.
         InputError: The set cannot be written, or a folder of it is a symbolic link.
     """
     for source in sources:
@@ -125,16 +125,16 @@ class _Repair:
         self._repaired: list[str] = []
 
     def run(self, delete_extra: bool) -> Repaired:
-        """See `repair`."""
+        """Repairs the set."""
         wants_report = self._complete_compaction()
         manifest, damages = self._verified()
         self._take_from_set(manifest, damages)
         wrong = {one.file for one in damages if not one.is_extra}
         names = wrong - set(self._repaired) - {one.file for one in damages if one.is_note}
-        parts = self._mend(manifest, names) if names else []
+        parts = self._restore(manifest, names) if names else []
         for part in parts:
             self._repaired += part.repaired
-        if (naming.REPORT in wrong or wants_report) and not any(part.rest for part in parts):
+        if (naming.REPORT in wrong or wants_report) and not any(part.unrecovered for part in parts):
             from beam_jobs.report import write_report  # loads image libraries
 
             make_room(self._directory / naming.REPORT)
@@ -149,9 +149,10 @@ class _Repair:
         return Repaired(manifest, self._repaired, deleted, lost, left, reason)
 
     def _complete_compaction(self) -> bool:
-        """Takes the last steps of a compaction that was killed in them; others stay as they are.
+        """Completes a compaction whose new set is whole; any other stays as it is.
 
-        One that has not begun to replace the set, and whose own set is damaged, is given up.
+        A compaction that has not begun to replace the set, and whose own set is damaged, is
+        abandoned.
 
         Returns:
             Whether the set had a report, which was deleted.
@@ -176,11 +177,11 @@ class _Repair:
         settle(self._directory, state._replace(report=False), damaged=True)
         return state.report
 
-    def _mend(self, manifest: Manifest, names: set[str]) -> list[SetRepair]:
+    def _restore(self, manifest: Manifest, names: set[str]) -> list[SetRepair]:
         if manifest.generations:
             return repair_generations(self._job, manifest, names)
         part = SetRepair(self._job, None)
-        part.mend(manifest, names)
+        part.restore(manifest, names)
         part.write_own_files(manifest, names)
         return [part]
 
@@ -191,10 +192,13 @@ class _Repair:
         storage.delete_tree(self._directory / naming.WORK_DIR)
 
     def _verified(self) -> tuple[Manifest, list[Damage]]:
-        """The manifest, put in its place again if it is damaged, and all other damage.
+        """Verifies the set; restores a damaged manifest first.
+
+        Returns:
+            The manifest, and all other damage.
 
         Raises:
-            DamageError: The manifest cannot be had.
+            DamageError: The manifest cannot be restored.
         """
         problem = ""
         try:
@@ -228,7 +232,7 @@ class _Repair:
         return verify_set(self._directory, on_bytes=show)
 
     def _take_from_set(self, manifest: Manifest, damages: list[Damage]) -> None:
-        """Takes what a killed repair had ready, and files whose content has another name."""
+        """Takes files that a killed repair finished, and content that has another name."""
         names = {damage.file for damage in damages if not damage.is_extra}
         expected = expected_files(manifest) + stored_files(self._directory, manifest).expected
         wanted = [one for one in expected if one.file in names]
@@ -249,20 +253,20 @@ class _Repair:
         self._repaired += [one.file for one in same]
 
     def _first_manifest(self, problem: str) -> Manifest:
-        """The manifest of the first build.
+        """Returns the manifest of the first build.
 
         Args:
-            problem: What is wrong with the one that is there.
+            problem: Damage of the present one.
 
         Raises:
-            DamageError: It cannot be had.
+            DamageError: It cannot be restored.
         """
         place, build = self._directory / naming.MANIFEST, whole_build(self._directory)
         with contextlib.suppress(ShardmillError):
-            found = load_manifest(self._directory)
-            text = found.to_text().encode()
+            present = load_manifest(self._directory)
+            text = present.to_text().encode()
             if hashlib.sha256(text).hexdigest() == build.get("manifest_sha256"):
-                return found  # it was only formatted
+                return present  # it was only formatted
         if not build:
             raise DamageError(
                 f"{problem} {self._directory / naming.BUILD} is damaged too, or of an earlier "

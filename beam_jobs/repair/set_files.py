@@ -1,7 +1,7 @@
-"""The damaged files of one build: of a whole set, or of a generation.
+"""Restores the damaged files of one build: a whole set, or a generation.
 
-The cheapest source of a file comes first: the manifest, the whole records of a damaged shard with
-others from the sources, a whole build. Names are relative to the folder of the build.
+Each file comes from its cheapest source: the manifest; the whole records of a damaged shard, with
+the others from the corpus; a whole build. Names are relative to the folder of the build.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class SetRepair:
     """The repair of one build.
 
     Args:
-        job: The repair.
-        number: Of the generation; None if the set has only one.
-        blocked: Why no whole build can be had, if that is known.
+        job: Common state of the repair.
+        number: Number of the generation; None if the set has only one.
+        blocked: Reason for which no whole build is possible, if that is known.
 
     Attributes:
         repaired: Files that were written again, relative to the set.
-        lost: Records that cannot be had.
-        rest: Files that cannot be had, relative to the folder of the build.
-        reason: Why files were not had from a build; "" if none was needed.
+        lost: Records that could not be restored.
+        unrecovered: Files that could not be restored, relative to the folder of the build.
+        reason: Reason for which no build could provide files; "" if none was needed.
     """
 
     def __init__(self, job: RepairJob, number: int | None, blocked: str = "") -> None:
@@ -75,31 +75,33 @@ class SetRepair:
         self._rebuild: Rebuild | None = None
         self.repaired: list[str] = []
         self.lost: list[LostRecord] = []
-        self.rest: list[Expected] = []
+        self.unrecovered: list[Expected] = []
         self.reason = ""
 
-    def mend(self, manifest: Manifest, names: set[str]) -> None:
+    def restore(self, manifest: Manifest, names: set[str]) -> None:
         """Replaces damaged files, each from its cheapest source.
 
         Args:
-            manifest: Of the build.
-            names: The damaged files, and no others.
+            manifest: Manifest of the build.
+            names: All damaged files, and no others.
         """
         build = whole_build(self._directory)
         own = [*expected_files(manifest), *fingerprint_files(build)]
-        self.rest = [one for one in own if one.file in names and one.file != naming.READ_ITEMS]
+        self.unrecovered = [
+            one for one in own if one.file in names and one.file != naming.READ_ITEMS
+        ]
         for take in (self._take_derived, self._take_built, self._take_records):
-            ready = list(take(manifest, self.rest)) if self.rest else []
+            ready = list(take(manifest, self.unrecovered)) if self.unrecovered else []
             self._all.finished.replace(ready, self._directory)
             self.repaired += [below(self._folder, one.file) for one in ready]
-            self.rest = [one for one in self.rest if one not in ready]
-        if any(one.file == naming.STORED_RECORDS for one in self.rest):
+            self.unrecovered = [one for one in self.unrecovered if one not in ready]
+        if any(one.file == naming.STORED_RECORDS for one in self.unrecovered):
             self._take_stored(manifest)
         if naming.READ_ITEMS in names and build:
             self._list_items(build, manifest)
 
     def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
-        """A whole build; None if nothing says with which options."""
+        """Returns a whole build; None if its options are unknown."""
         if self._rebuild is None:
             first = self._jobs.first(manifest)
             if first is None or self._blocked:
@@ -132,7 +134,7 @@ class SetRepair:
         return self._rebuild
 
     def _removed_records(self, manifest: Manifest | None) -> RemovedRecords | None:
-        """The records that the build keeps out; None if it has no whole list of them."""
+        """Returns the records that the build keeps out; None if their list is damaged."""
         place = self._directory / naming.REMOVED
         named = manifest.files.get(naming.REMOVED) if manifest is not None else None
         try:
@@ -144,12 +146,12 @@ class SetRepair:
             return None
 
     def built(self, manifest: Manifest | None, root_hash: str, why: str) -> Manifest | None:
-        """The manifest of a whole build, if that is this very set; else None, and a `reason`.
+        """Returns the manifest of a whole build of this very set; else None, and sets `reason`.
 
         Args:
-            manifest: Of the damaged build; None if it is lost.
-            root_hash: What it must have.
-            why: The file that needs it, relative to the folder.
+            manifest: Manifest of the damaged build; None if it is lost.
+            root_hash: Root hash that the build must have.
+            why: File that needs the build, relative to the folder.
         """
         rebuild = self._build(manifest, below(self._folder, why))
         if rebuild is None:
@@ -171,7 +173,7 @@ class SetRepair:
                 yield one
 
     def _take_built(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
-        """Files of a whole build, if one of them is neither a shard nor had otherwise."""
+        """Takes files of a whole build, if one of them has no other source."""
         indexes = {naming.index_file(one.split) for one in wanted if one.split}
         needed = [one for one in wanted if not one.split]
         if not needed and has_own_records(manifest) and not indexes & {one.file for one in wanted}:
@@ -186,7 +188,7 @@ class SetRepair:
         return ready
 
     def _take_records(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
-        """Shards that are put together from whole records and those of the corpus."""
+        """Takes shards that are assembled from their whole records and those of the corpus."""
         shards = [one for one in wanted if one.split]
         indexes = {naming.index_file(one.split) for one in shards}
         broken = {one.file for one in wanted} & indexes
@@ -218,10 +220,10 @@ class SetRepair:
         show, reason = self._all.on_progress, ""
         for one in self._jobs.all(job):
             if records.missing:
-                found = records.take_from_sources(
+                problem = records.take_from_sources(
                     one, lambda done, total: show("stage", done, total)
                 )
-                reason = reason or found
+                reason = reason or problem
         records.take_from_staging(job)
         return reason
 
@@ -237,7 +239,9 @@ class SetRepair:
             build = whole_build(self._directory)
             self._write_build(build, manifest, [naming.STORED_RECORDS])
             self.reason = ""
-            self.rest = [one for one in self.rest if one.file != naming.STORED_RECORDS]
+            self.unrecovered = [
+                one for one in self.unrecovered if one.file != naming.STORED_RECORDS
+            ]
 
     def _build_stored(self, manifest: Manifest) -> bool:
         if self.built(manifest, manifest.root_hash, naming.STORED_RECORDS) is None:
@@ -253,9 +257,10 @@ class SetRepair:
         return True
 
     def _list_items(self, build: dict[str, Any], manifest: Manifest) -> None:
-        """Lists the sources of the build again; without them nothing says what it has read.
+        """Writes the list of items that the build has read, from a listing of its sources.
 
-        The set is whole without the list: the next append reads all of its sources.
+        Without the sources there is none. The set is whole without the list: the next append reads
+        all of its sources.
         """
         listed = self._list(manifest)
         if listed is None or listed[0].build_id != build.get("build_id"):
@@ -300,9 +305,9 @@ class SetRepair:
         self.repaired.append(below(self._folder, name))
 
     def write_own_files(self, manifest: Manifest, names: set[str]) -> None:
-        """Writes those damaged files again that the manifest does not name, but for the report."""
+        """Restores damaged files that the manifest does not name, except the report."""
         described = {naming.CROISSANT, *map(naming.table_file, manifest.splits)} & names
-        if described and not self.rest:
+        if described and not self.unrecovered:
             for name in described:
                 make_room(self._directory / name)
             write_croissant(self._directory, manifest)
@@ -319,14 +324,14 @@ class SetRepair:
         # Another part of build.json may be damaged, so that it still says the right checksum.
         if storage.stat(place) and not self._is_whole(known.get(naming.STORED_RECORDS)):
             if not self._build_stored(manifest):
-                self._write(naming.BUILD, build_text(content, manifest))  # says nothing of them
+                self._write(naming.BUILD, build_text(content, manifest))  # without their checksum
                 return
         self._write_build(content, manifest, _FINGERPRINTS)
 
     def _keep_items(self, listed: Workspace) -> bool:
-        """Leaves the list of items out if it cannot be read; whether it is that of a listing.
+        """Returns whether the list of items is that of a listing; deletes one that is damaged.
 
-        A list of what is there now would say of files that have changed that they were read.
+        A new list would name files that have changed since as read.
         """
         place = self._directory / naming.READ_ITEMS
         try:
@@ -339,7 +344,7 @@ class SetRepair:
         return one is not None and is_whole(self._directory, one)
 
     def _list(self, manifest: Manifest) -> tuple[Listing, Workspace] | None:
-        """A listing of the sources, and where it is; None, and a `reason`, without them."""
+        """Returns a listing of the sources and its workspace; else None, and sets `reason`."""
         first = self._jobs.first(manifest)
         if first is None:
             self.reason = self.reason or self._jobs.why_none(manifest)

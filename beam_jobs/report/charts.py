@@ -27,7 +27,7 @@ def histogram(
     wording: Callable[[float], str],
     unit: int = 1,
 ) -> Html | None:
-    """A figure of the distribution of values; None if there are none.
+    """Returns a figure of the distribution of values; None if there are none.
 
     Args:
         values: [n], finite.
@@ -188,7 +188,7 @@ def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
 
 
 def stacked_bar(counts: Sequence[float], greatest: float) -> Html:
-    """A thin bar with a part for each count, such as those of the splits.
+    """Returns a thin bar with a part for each count, such as those of the splits.
 
     Args:
         counts: The lengths of the parts.
@@ -203,7 +203,7 @@ def stacked_bar(counts: Sequence[float], greatest: float) -> Html:
 
 
 def legend(splits: Iterable[str]) -> Html:
-    """Which color belongs to which split."""
+    """Returns which color belongs to which split."""
     marks = [
         element("span", element("span", class_=f"mark s{number % 6}"), name)
         for number, name in enumerate(splits)
@@ -212,7 +212,7 @@ def legend(splits: Iterable[str]) -> Html:
 
 
 def rank_curve(ordered: Sequence[int], description: str, caption: str) -> Html:
-    """A figure of how counts fall from the most frequent to the rarest, on a log scale.
+    """Returns a figure of how counts fall from the most frequent to the rarest, on a log scale.
 
     Args:
         ordered: Two or more counts, the largest first.

@@ -77,7 +77,7 @@ class FinishedSet:
         self._indexes: dict[str, pa.Table] = {}
 
     def index(self, split: str) -> pa.Table:
-        """The index of a split, memory-mapped."""
+        """Returns the index of a split, memory-mapped."""
         if split not in self._indexes:
             self._indexes[split] = open_index(self.directory / naming.index_file(split))
         return self._indexes[split]
@@ -212,7 +212,7 @@ class FinishedSet:
                         yield label, location
 
     def find(self, record_ids: Iterable[str]) -> Iterator[RecordLocation]:
-        """The locations of some records: one pass over the index for all of them."""
+        """Yields the locations of some records: one pass over the index for all of them."""
         missing = set(record_ids)
         for split in self.manifest.splits:
             for batch in self.index(split).to_batches():
@@ -227,7 +227,7 @@ class FinishedSet:
     def read(
         self, locations: Iterable[RecordLocation], limit: int | None = None
     ) -> Iterator[tuple[RecordLocation, dict[str, Values]]]:
-        """Records by random access, in the order in which they are stored.
+        """Yields records by random access, in the order in which they are stored.
 
         Args:
             locations: The records.
@@ -262,7 +262,7 @@ class FinishedSet:
 
 
 def locations_of(split: str, rows: pa.Table | pa.RecordBatch) -> list[RecordLocation]:
-    """The locations in rows of an index."""
+    """Returns the locations in rows of an index."""
     columns = [rows[name].to_pylist() for name in RecordLocation._fields[1:]]
     return [RecordLocation(split, *values) for values in zip(*columns, strict=True)]
 

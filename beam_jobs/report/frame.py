@@ -23,7 +23,7 @@ def framed(
     footer: object,
     names: Mapping[str, str],
 ) -> Html:
-    """A self-contained page as HTML.
+    """Returns a self-contained page as HTML.
 
     Args:
         title: Of the page.

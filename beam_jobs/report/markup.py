@@ -57,7 +57,7 @@ def escape(value: object) -> Html:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element of HTML or SVG.
+    """Returns an element of HTML or SVG.
 
     For example, `element("p", "a < b", class_="note")` is `<p class="note">a &lt; b</p>`.
 
@@ -95,7 +95,7 @@ def _attribute(name: str, value: object) -> str:
 
 
 def style_sheet(text: str) -> Html:
-    """A style element around a style sheet of this package."""
+    """Returns a style element around a style sheet of this package."""
     if "<" in text:
         raise ValueError("The style sheet contains '<'.")
     return Html(f"<style>{text}</style>")
@@ -107,7 +107,7 @@ def foreign(text: str, limit: int = _SHOWN_CHARACTERS) -> Html:
 
 
 def excerpt(text: str, limit: int, lines: int, *, more: bool = False) -> Html:
-    """The beginning of a document: a block with a paragraph for every line.
+    """Returns the beginning of a document: a block with a paragraph for every line.
 
     Unlike a name, a document has line breaks and spaces, and may be written from right to left:
     every line determines its own direction and does not affect its neighbors.
@@ -151,7 +151,7 @@ def foreign_words(text: str) -> str:
 
 
 def table(head: Iterable[object], rows: _Rows, caption: object = None, kind: str = "") -> Html:
-    """A table whose first column names the rows and whose other columns hold numbers.
+    """Returns a table whose first column names the rows and whose other columns hold numbers.
 
     It scrolls horizontally where the screen is too narrow for it.
 
@@ -183,12 +183,12 @@ def scrolling(content: object, name: str) -> Html:
 
 
 def figure(content: object, caption: object, **attributes: object) -> Html:
-    """A figure with its caption above it."""
+    """Returns a figure with its caption above it."""
     return element("figure", element("figcaption", caption), content, **attributes)
 
 
 def drawing(shapes: object, size: str, description: str, **attributes: object) -> Html:
-    """An SVG that stretches to the width of its parent.
+    """Returns an SVG that stretches to the width of its parent.
 
     Args:
         shapes: Its content.
@@ -201,10 +201,10 @@ def drawing(shapes: object, size: str, description: str, **attributes: object) -
 
 
 def folded(title: str, head: Iterable[object], rows: _Rows) -> Html:
-    """A table of words that a click on its title opens."""
+    """Returns a table of words that a click on its title opens."""
     return element("details", element("summary", title), table(head, rows), class_="words")
 
 
 def note(text: object) -> Html:
-    """A paragraph in a lighter color."""
+    """Returns a paragraph in a lighter color."""
     return element("p", text, class_="note")

@@ -44,7 +44,7 @@ def write_report(directory: Place, out: Place | None = None, scratch: Path | Non
 
 
 def render(reported: ReportedSet) -> Html:
-    """The page as HTML."""
+    """Returns the page as HTML."""
     title = f"{reported.manifest.name}: shard set report"
     shown = [section for section in SECTIONS if section.applies(reported)]
     return framed(

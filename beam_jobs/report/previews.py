@@ -54,7 +54,7 @@ Seen = Pixels | Excerpt | None  # the same before thumbnails are encoded; None: 
 def read_previews(
     finished: FinishedSet, locations: Iterable[RecordLocation]
 ) -> Iterator[tuple[RecordLocation, dict[str, Values], Seen]]:
-    """Records by random access, each with its values and its preview.
+    """Yields records by random access, each with its values and its preview.
 
     Raises:
         DamageError: A shard is missing or cut, or a record does not match its checksum.
@@ -72,7 +72,7 @@ def read_previews(
 
 
 def as_preview(seen: Seen) -> Preview | None:
-    """The preview in the form of the page."""
+    """Returns the preview in the form of the page."""
     return encode_thumbnail(seen) if isinstance(seen, np.ndarray) else seen
 
 
@@ -85,7 +85,7 @@ def encode_thumbnail(pixels: Pixels) -> DataUri:
 
 
 def _thumbnail(values: Mapping[str, Values], feature: Feature) -> Pixels:
-    """The image of a record, scaled down to a thumbnail: [height, width, 3] RGB.
+    """Returns the image of a record, scaled down to a thumbnail: [height, width, 3] RGB.
 
     Args:
         values: The decoded example.
@@ -103,7 +103,7 @@ def _thumbnail(values: Mapping[str, Values], feature: Feature) -> Pixels:
 
 
 def image_of_bytes(data: bytes | None) -> DataUri | None:
-    """A thumbnail of bytes that may be anything, or None if they cannot be decoded."""
+    """Returns a thumbnail of bytes that may be anything, or None if they cannot be decoded."""
     if not data:
         return None
     for decode in (_decode_with_pillow, _decode_damaged_jpeg):
@@ -115,7 +115,7 @@ def image_of_bytes(data: bytes | None) -> DataUri | None:
 
 
 def _decode_with_pillow(data: bytes, most_pixels: int) -> Pixels:
-    """The first frame as a thumbnail, transparency on white."""
+    """Returns the first frame as a thumbnail, transparency on white."""
     with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
         _check_size(*image.size, most_pixels)
         # A JPEG is decoded at a half, a quarter or an eighth: several times faster.
@@ -128,7 +128,7 @@ def _decode_with_pillow(data: bytes, most_pixels: int) -> Pixels:
 
 
 def _decode_damaged_jpeg(data: bytes, most_pixels: int) -> Pixels:
-    """What libjpeg can still decode of a JPEG that is cut off or has wrong bytes."""
+    """Returns what libjpeg can still decode of a JPEG that is cut off or has wrong bytes."""
     height, width, _, _ = simplejpeg.decode_jpeg_header(data, strict=False)
     _check_size(width, height, most_pixels)
     side = min(_THUMBNAIL_SIDE, height, width)
@@ -142,14 +142,14 @@ def _check_size(width: int, height: int, most_pixels: int) -> None:
 
 
 def _shrink(image: Image.Image) -> Pixels:
-    """A copy that fits into the square of a thumbnail; a smaller image keeps its size."""
+    """Returns a copy that fits into the square of a thumbnail; a smaller image keeps its size."""
     copy = image.copy()
     copy.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), Image.Resampling.BOX)
     return np.asarray(copy)
 
 
 def text_of_bytes(data: bytes) -> Excerpt | None:
-    """The beginning of bytes that may be anything; None if a person cannot read them.
+    """Returns the beginning of bytes that may be anything; None if a person cannot read them.
 
     A byte that is not UTF-8 is shown as Python writes it in a literal.
     """
@@ -162,13 +162,13 @@ def text_of_bytes(data: bytes) -> Excerpt | None:
 
 
 def text_of_document(data: bytes) -> Excerpt:
-    """The beginning of a document as shards and duplicates.parquet store it."""
+    """Returns the beginning of a document as shards and duplicates.parquet store it."""
     begin = data[: 4 * _MOST_CHARACTERS]
     return _cut(begin.decode("utf-8", "replace"), len(data) > len(begin))
 
 
 def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Excerpt | None]:
-    """A function that gives the beginning of the text of a record, None if it has none."""
+    """Returns a function that gives the beginning of the text of a record, None if it has none."""
     features = {feature.name: feature for feature in finished.manifest.schema.features}
     if "text" in features and features["text"].kind == "text":
         return _stored_text

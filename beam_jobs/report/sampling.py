@@ -70,7 +70,7 @@ class ClassSample:
             self.shown.append(SampledRecord(record_id, as_preview(seen), kept))
 
     def mean_image(self) -> DataUri:
-        """The mean of the central squares."""
+        """Returns the mean of the central squares."""
         return encode_thumbnail((self._sum // self.images).astype(np.uint8))
 
 

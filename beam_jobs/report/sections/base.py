@@ -29,7 +29,7 @@ class Section(NamedTuple):
 
 
 def image(preview: Preview | None, name: str) -> Html:
-    """An image, or a note that there is none, in the square of a thumbnail.
+    """Returns an image, or a note that there is none, in the square of a thumbnail.
 
     Args:
         preview: The image.
@@ -42,7 +42,7 @@ def image(preview: Preview | None, name: str) -> Html:
 
 
 def text(preview: Preview | None, characters: int, lines: int) -> Html:
-    """The beginning of a document, or a note that there is none.
+    """Returns the beginning of a document, or a note that there is none.
 
     Args:
         preview: The document.
@@ -55,7 +55,7 @@ def text(preview: Preview | None, characters: int, lines: int) -> Html:
 
 
 def tile(content: object, caption: object, kind: str = "") -> Html:
-    """An image with a few words below it."""
+    """Returns an image with a few words below it."""
     kind = f"tile {kind}".strip()
     return element("figure", content, element("figcaption", caption), class_=kind)
 

@@ -13,7 +13,7 @@ _WHITE = 255
 
 
 def content(reported: ReportedSet) -> Html:
-    """A table with bars, and the numbers in [0, 1] as a normalization takes them."""
+    """Returns a table with bars, and the numbers in [0, 1] as a normalization takes them."""
     for split, info in reported.manifest.splits.items():
         pixels = info.statistics.get("pixels")
         # A split without records has no mean.

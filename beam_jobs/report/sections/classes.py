@@ -46,7 +46,7 @@ def _label(classes: LabelClasses) -> Html:
 def _table(
     classes: LabelClasses, totals: list[int], labels: Sequence[int], caption: str | None = None
 ) -> Html:
-    """A row for each of some classes, with its records in every split."""
+    """Returns a row for each of some classes, with its records in every split."""
     names, counts, weights = classes.class_names, classes.counts, classes.weights
     rows = []
     for label in labels:
@@ -73,7 +73,7 @@ def _summary(totals: list[int]) -> Html:
 
 
 def _curve(totals: list[int]) -> Html:
-    """How the number of records falls from class to class."""
+    """Returns how the number of records falls from class to class."""
     ordered = sorted(totals, reverse=True)
     running = list(itertools.accumulate(ordered))
     half = 1 + next(at for at, total in enumerate(running) if 2 * total >= running[-1])

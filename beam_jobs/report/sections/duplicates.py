@@ -165,7 +165,7 @@ def read_clusters(reported: ReportedSet) -> list[Cluster]:
 def _rows(
     reported: ReportedSet, columns: Sequence[str], batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Columns of the duplicates of all generations, piece by piece."""
+    """Yields columns of the duplicates of all generations, piece by piece."""
     for file in duplicates_files(reported.manifest):
         yield from read_columns(reported.directory, file, columns, batch_rows)
 
@@ -208,7 +208,7 @@ def _read_members(reported: ReportedSet, chosen: list[str]) -> list[Cluster]:
 
 
 def _first_members(rows: pa.Table) -> pa.Table:
-    """The rows of each cluster to show: the kept record, then those with another label."""
+    """Returns the rows of each cluster to show: the kept record, then those with another label."""
     keys = [("cluster", "ascending"), ("own", "descending"), ("conflict", "descending")]
     rows = rows.sort_by([*keys, ("row", "ascending")])
     cluster = int64(rows["cluster"])
@@ -217,7 +217,7 @@ def _first_members(rows: pa.Table) -> pa.Table:
 
 
 def _disagrees(batch: pa.RecordBatch) -> pa.Array:
-    """Which rows have another label than the record that their cluster is named for."""
+    """Returns which rows have another label than the record that their cluster is named for."""
     differs = pc.not_equal(pc.fill_null(batch["label"], ""), pc.fill_null(batch["kept_label"], ""))
     return pc.and_(pc.fill_null(batch["conflict"], False), differs)
 

@@ -22,12 +22,12 @@ _EXAMPLE_CHARACTERS = 60
 
 
 def applies(reported: ReportedSet) -> bool:
-    """Whether the set was built with --keep-columns."""
+    """Returns whether the set was built with --keep-columns."""
     return bool(reported.kept_columns)
 
 
 def content(reported: ReportedSet) -> Html:
-    """One row per column."""
+    """Returns one row per column."""
     columns: dict[str, list[Values]] = {feature.name: [] for feature in reported.kept_columns}
     read = 0
     for _, values in reported.read(_first_locations(reported)):
@@ -58,7 +58,7 @@ def _number(value: float) -> str:
 
 
 def _first_locations(reported: ReportedSet) -> Iterator[RecordLocation]:
-    """The first records, split after split, within the bounds on records and bytes."""
+    """Yields the first records, split after split, within the bounds on records and bytes."""
     read, size = 0, 0
     for split in reported.manifest.splits:
         for location in locations_of(split, reported.index(split).slice(0, _MOST_RECORDS - read)):
@@ -85,7 +85,7 @@ def _row(feature: Feature, records: list[Values]) -> tuple[object, ...]:
 
 
 def _range(values: list[bytes | int | float]) -> str:
-    """The least and the greatest number with their mean, or the lengths of texts."""
+    """Returns the least and the greatest number with their mean, or the lengths of texts."""
     texts = [len(value.decode("utf-8", "replace")) for value in values if isinstance(value, bytes)]
     if texts:
         least, greatest = min(texts), max(texts)

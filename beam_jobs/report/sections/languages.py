@@ -14,12 +14,12 @@ _COLUMNS = (("language", "language"), ("source_encoding", "encoding of the sourc
 
 
 def applies(reported: ReportedSet) -> bool:
-    """Whether records are documents: a packed sequence holds several."""
+    """Returns whether records are documents: a packed sequence holds several."""
     return reported.holds_text and not reported.packed
 
 
 def content(reported: ReportedSet) -> Html:
-    """A table for each, most frequent first."""
+    """Returns a table for each, most frequent first."""
     splits = list(reported.manifest.splits)
     tables = []
     for column, title in _COLUMNS:

@@ -46,7 +46,7 @@ class Node:
 
 
 def content(reported: ReportedSet) -> Html:
-    """The flow, and the same as a table."""
+    """Returns the flow, and the same as a table."""
     ledger = reported.manifest.ledger
     refused = {item.reason: item.records for item in reported.refused if item.stage != "filter"}
     # The ledger has one list of reasons: what was not refused was filtered, here or in planning.
@@ -128,7 +128,7 @@ def _balance(reported: ReportedSet) -> Html | None:
 
 
 def draw_flow(total: Node, description: str) -> Html:
-    """The flow from the total to its children and theirs, as bands between bars.
+    """Returns the flow from the total to its children and theirs, as bands between bars.
 
     Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the
     page placed over it, so they keep their size on every screen. They are above the bars of the

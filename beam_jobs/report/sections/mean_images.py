@@ -8,7 +8,7 @@ from beam_jobs.report.sections.base import image, tile, tiles
 
 
 def content(reported: ReportedSet) -> Html:
-    """One mean per class."""
+    """Returns one mean per class."""
     if not reported.class_samples:
         return note("There are no images to average.")
     means = [

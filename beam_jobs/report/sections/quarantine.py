@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS, _SHOWN_LINES = 280, 6  # of an original
 
 
 def content(reported: ReportedSet) -> Html:
-    """An example of every reason, the most frequent first."""
+    """Returns an example of every reason, the most frequent first."""
     if not reported.refused:
         return note("Nothing was refused.")
     shown = reported.refused[:_MOST_REASONS]
@@ -67,5 +67,5 @@ def _image(data: bytes | None, refused: Refused) -> Html:
 
 
 def _hex(data: bytes, count: int) -> str:
-    """The first bytes in hex."""
+    """Returns the first bytes in hex."""
     return data[:count].hex(" ") + (" ..." if len(data) > count else "")

@@ -20,7 +20,7 @@ _VALUE_CHARACTERS = 90  # of a kept value
 
 
 def content(reported: ReportedSet) -> Html:
-    """The first records of each class."""
+    """Returns the first records of each class."""
     samples = reported.class_samples
     if not samples:
         return note(f"There are no {'documents' if reported.holds_text else 'images'} to show.")
@@ -66,7 +66,7 @@ def _document(record: SampledRecord) -> Html:
 
 
 def _kept_values(record: SampledRecord) -> Html | None:
-    """The values of the kept columns as a list of name and value."""
+    """Returns the values of the kept columns as a list of name and value."""
     if not record.kept:
         return None
     shown = [

@@ -69,7 +69,7 @@ def _machine(build: Mapping[str, Any]) -> Html:
 
 
 def _number(value: object) -> float | None:
-    """The value if it is a number of at least 0: no root hash covers build.json."""
+    """Returns the value if it is a number of at least 0: no root hash covers build.json."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18:
         return float(value)
     return None

@@ -14,14 +14,14 @@ _PARTS = 1_000_000  # parts of a bar: shares are fractions
 
 
 def applies(reported: ReportedSet) -> bool:
-    """Whether records are tokens."""
+    """Returns whether records are tokens."""
     statistics = [info.statistics for info in reported.manifest.splits.values()]
     counted = any("vocabulary" in found or "packing" in found for found in statistics)
     return reported.holds_text and (counted or reported.packed)
 
 
 def content(reported: ReportedSet) -> Html:
-    """A table for the vocabulary and one for packing, if the manifest has them."""
+    """Returns a table for the vocabulary and one for packing, if the manifest has them."""
     tables = []
     for split, info in reported.manifest.splits.items():
         for name, title in (("vocabulary", "Vocabulary"), ("packing", "Packing")):
