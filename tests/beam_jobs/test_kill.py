@@ -22,6 +22,7 @@ from beam_jobs.stages import list as list_stage
 from foundation import storage
 from foundation.storage import Url
 from shard_format import load_manifest, naming, verify
+from tests.fixtures.killed_commands import all_parts, finished_parts
 
 COMMAND = [sys.executable, "-m", "beam_jobs"]
 COMMON = ["--num-shards", "6", "--workers", "2"]
@@ -65,11 +66,6 @@ def _files(out: Path) -> list[str]:
     return sorted(path.relative_to(out).as_posix() for path in out.rglob("*"))
 
 
-def _wait_for_work(out: Path, process: subprocess.Popen[bytes]) -> None:
-    while not (out / naming.WORK_DIR).exists() and process.poll() is None:
-        time.sleep(0.001)
-
-
 @pytest.fixture(scope="module")
 def jobs(samples, repository, tmp_path_factory):
     """By kind; images of the samples, and its questions in forty files of JSON Lines."""
@@ -87,30 +83,29 @@ def jobs(samples, repository, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, jobs):
-    """By kind: (summary, files, seconds from the first trace on disk to the end)."""
-    found = {}
+    """By kind: (summary, files, number of units and shards)."""
+    whole = {}
     for kind, job in jobs.items():
         out = tmp_path_factory.mktemp("whole") / kind
-        process = job.start(out)
-        _wait_for_work(out, process)
-        begun = time.monotonic()
-        summary = _finish(process)
-        found[kind] = summary, _files(out), time.monotonic() - begun
-    return found
+        summary = _finish(job.start(out))
+        whole[kind] = summary, _files(out), all_parts(out)
+    return whole
 
 
 @pytest.mark.parametrize(
     ("what", "kill", "kills"),
     [pytest.param(*k, marks=() if k[:2] in ALWAYS else pytest.mark.proof) for k in KILLS],
 )
-def test_sigkill_at_a_seeded_moment(what, kill, kills, uninterrupted, jobs, tmp_path):
-    summary, files, seconds = uninterrupted[what]
+def test_sigkill_when_some_units_and_shards_are_finished(
+    what, kill, kills, uninterrupted, jobs, tmp_path
+):
+    summary, files, parts = uninterrupted[what]
     job, out = jobs[what], tmp_path / "set"
     process = job.start(out)
-    _wait_for_work(out, process)
-    # Spread over the whole of the run, each at a random place of its part.
-    moment = (kill + random.Random(kill).random()) / kills * seconds
-    time.sleep(moment)
+    # Spread over the whole of the run, each at a random place of its share.
+    wanted = int((kill + random.Random(kill).random()) / kills * parts)
+    while finished_parts(out) < wanted and process.poll() is None:
+        time.sleep(0.001)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     units = len(list((out / naming.WORK_DIR / "units").glob("*.json")))

@@ -19,6 +19,7 @@ import pytest
 from beam_jobs import ImageOptions, preprocess, replacement
 from shard_format import InputError, file_sha256, load_manifest, naming
 from shard_format.verification import verify
+from tests.fixtures.killed_commands import all_parts, finished_parts
 
 
 def files(out: Path) -> list[str]:
@@ -225,16 +226,6 @@ def job(tmp_path_factory, samples, repository):
     return start, folder
 
 
-@pytest.fixture(scope="module")
-def seconds(job, tmp_path_factory):
-    """How long the job takes."""
-    start, folder = job
-    out = shutil.copytree(folder / SIZES[0], tmp_path_factory.mktemp("timed") / "set")
-    begun = time.monotonic()
-    _finish(start(out))
-    return time.monotonic() - begun
-
-
 def _finish(process: subprocess.Popen[bytes]) -> str:
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0
@@ -251,9 +242,14 @@ def test_a_reader_finds_a_whole_set_when_the_job_is_killed_at_its_end(job, tmp_p
 
 @pytest.mark.proof
 @pytest.mark.parametrize("kill", range(12))
-def test_a_reader_finds_a_whole_set_whenever_the_job_is_killed(kill, job, seconds, tmp_path):
-    moment = (kill + random.Random(kill).random()) / 12 * seconds
-    _check_killed(job, tmp_path / "set", lambda out, process: time.sleep(moment))
+def test_a_reader_finds_a_whole_set_whenever_the_job_is_killed(kill, job, tmp_path):
+    parts = int((kill + random.Random(kill).random()) / 12 * all_parts(job[1] / SIZES[1]))
+
+    def wait(out: Path, process: subprocess.Popen[bytes]) -> None:
+        while finished_parts(out.with_name("set.new")) < parts and process.poll() is None:
+            time.sleep(0.001)
+
+    _check_killed(job, tmp_path / "set", wait)
 
 
 def _check_killed(job, out: Path, wait) -> None:

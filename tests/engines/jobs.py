@@ -32,12 +32,14 @@ class Job:
         repository: Where the command runs.
         arguments: Of the command, without --out.
         root_hash: As the local engine gives it.
+        units: Number of its units.
         environment: Further variables of the command.
     """
 
     repository: Path
     arguments: tuple[str, ...]
     root_hash: str = ""
+    units: int = 0
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def start(self, out: Path, beam_args: Sequence[str] = (), *more: str) -> subprocess.Popen[str]:
@@ -155,7 +157,8 @@ def job(request: pytest.FixtureRequest) -> Job:
 
 
 def with_local_hash(job: Job, out: Path) -> Job:
-    """The job with the root hash that the local engine gives."""
+    """The job with the root hash and the number of units that the local engine gives."""
     code, said = job.run(out)
     assert code == 0, said
-    return dataclasses.replace(job, root_hash=load_manifest(out).root_hash)
+    units = json.loads((out / naming.BUILD).read_text())["units"]
+    return dataclasses.replace(job, root_hash=load_manifest(out).root_hash, units=units)

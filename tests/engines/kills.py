@@ -17,32 +17,19 @@ class Outcome(NamedTuple):
 
     Attributes:
         victim: The process that was killed.
-        moment: Seconds from the first finished unit to the kill.
-        units: How many were finished by then.
+        units: Number of units that were finished by then.
         by_itself: Whether the job ended right; else the same command completed it.
         seconds: From the kill to the finished set.
     """
 
     victim: str
-    moment: float
     units: int
     by_itself: bool
     seconds: float
 
 
-def seconds_of_work(cluster: FlinkCluster, job: Job, out: Path) -> float:
-    """How long an uninterrupted job takes from the first finished unit to the set."""
-    process = job.start(out, cluster.beam_args)
-    wait_until(lambda: staged_units(out), process, "a unit")
-    begun = time.monotonic()
-    code, said = ended(process, out)
-    assert code == 0, said
-    job.check(out)
-    return time.monotonic() - begun
-
-
 def kill_and_finish(
-    cluster: FlinkCluster, job: Job, out: Path, victim: str, moment: float, *, again: bool = True
+    cluster: FlinkCluster, job: Job, out: Path, victim: str, units: int, *, again: bool = True
 ) -> Outcome:
     """Kills a process of the cluster in the middle of a job, and sees to the set.
 
@@ -51,14 +38,12 @@ def kill_and_finish(
         job: What runs.
         out: Its output.
         victim: The name of the process.
-        moment: Seconds from the first finished unit to the kill.
+        units: Number of finished units at which it is killed.
         again: Whether the process is started again while the job runs; else after it has failed.
     """
     process = job.start(out, cluster.beam_args)
-    wait_until(lambda: staged_units(out), process, "a unit")
-    time.sleep(moment)
+    wait_until(lambda: staged_units(out) >= units, process, f"{units} units")
     units = staged_units(out)
-    assert process.poll() is None, "the job has ended before the kill"
     cluster.processes.kill(victim)
     begun = time.monotonic()
     if again:
@@ -79,4 +64,4 @@ def kill_and_finish(
         code, said = job.run(out, cluster.beam_args)
         assert code == 0, printed(out)
     job.check(out)
-    return Outcome(victim, round(moment, 2), units, by_itself, round(time.monotonic() - begun, 1))
+    return Outcome(victim, units, by_itself, round(time.monotonic() - begun, 1))

@@ -1,4 +1,4 @@
-"""Kills at seeded moments on Flink; benchmarks/engine_kills.py has ten for each kind of worker."""
+"""Kills on Flink at a seeded number of staged units; benchmarks/engine_kills.py has more."""
 
 from __future__ import annotations
 
@@ -15,28 +15,22 @@ from beam_jobs.engine import silence
 from shard_format import InputError
 from tests.engines.flink import POOLS, TASK_MANAGERS
 from tests.engines.jobs import kill_launcher, staged_units, wait_until
-from tests.engines.kills import kill_and_finish, seconds_of_work
+from tests.engines.kills import kill_and_finish
 
 pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.fixture(scope="module")
-def span(flink, slow_job, tmp_path_factory):
-    """Seconds of an uninterrupted job from its first unit to its end."""
-    return seconds_of_work(flink, slow_job, tmp_path_factory.mktemp("whole") / "set")
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("victims", [TASK_MANAGERS, POOLS], ids=["taskmanager", "pool"])
-def test_a_killed_worker_that_is_started_again(victims, seed, span, flink, slow_job, tmp_path):
+def test_a_killed_worker_that_is_started_again(victims, seed, flink, slow_job, tmp_path):
     draw = random.Random(seed)
-    victim = draw.choice(victims)
-    kill_and_finish(flink, slow_job, tmp_path / "set", victim, draw.uniform(0, 0.8) * span)
+    victim, units = draw.choice(victims), draw.randint(1, slow_job.units)
+    kill_and_finish(flink, slow_job, tmp_path / "set", victim, units)
 
 
-def test_a_killed_pool_that_stays_away(span, flink, slow_job, tmp_path):
+def test_a_killed_pool_that_stays_away(flink, slow_job, tmp_path):
     """No job waits forever: it ends on the other machine, or fails after Flink's attempts."""
-    kill_and_finish(flink, slow_job, tmp_path / "set", POOLS[0], 0.2 * span, again=False)
+    kill_and_finish(flink, slow_job, tmp_path / "set", POOLS[0], slow_job.units // 4, again=False)
 
 
 def test_a_pool_that_promises_workers_that_never_come(flink, slow_job, tmp_path, monkeypatch):
@@ -71,14 +65,14 @@ def test_a_pool_that_promises_workers_that_never_come(flink, slow_job, tmp_path,
     slow_job.check(out)
 
 
-def test_a_killed_job_manager(span, flink, slow_job, tmp_path):
+def test_a_killed_job_manager(flink, slow_job, tmp_path):
     """Without high availability Flink forgets the job, and the launcher says so."""
-    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobmanager", 0.3 * span)
+    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobmanager", slow_job.units // 3)
     assert not found.by_itself
 
 
-def test_a_killed_job_server(span, flink, slow_job, tmp_path):
-    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobserver", 0.3 * span)
+def test_a_killed_job_server(flink, slow_job, tmp_path):
+    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobserver", slow_job.units // 3)
     assert not found.by_itself
 
 
