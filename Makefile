@@ -56,6 +56,15 @@ engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, i
 test-engines: venv  ## Run the tests on the engines and servers that could be fetched.
 	$(BIN)/python -m pytest -m engine
 
+# Of its own: PyTorch brings CUDA along (7 GB on the disk), and nothing else needs these packages.
+.interop/installed: pyproject.toml constraints.txt tests/interop/requirements.txt
+	$(PYTHON) -m venv .interop
+	.interop/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/interop/requirements.txt --editable ".[dev]"
+	@touch $@
+
+interop: .interop/installed  ## Read sets with PyTorch, Grain and DALI, which are installed into .interop.
+	.interop/bin/python -m pytest -m interop
+
 # Of its own, so that no test depends on what a site needs.
 .docs/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .docs

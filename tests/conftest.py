@@ -88,8 +88,8 @@ def samples() -> Path:
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
-    """Larger corpora of developers, in ../shared; they are not part of the repository."""
+    """Larger corpora beside the clone, in ../shared; they are not part of the repository."""
     folder = REPOSITORY.parent / "shared" / "corpora"
     if not folder.is_dir():
-        pytest.skip("needs the developers' corpora in ../shared/corpora")
+        pytest.skip("needs the larger corpora in ../shared/corpora")
     return folder

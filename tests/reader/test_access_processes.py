@@ -128,10 +128,12 @@ if __name__ == "__main__":
     assert done.stdout.strip() == "True", done.stderr
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_pytorch_loads_with_workers(tiny: Path, start: str) -> None:
-    data_utils = pytest.importorskip("torch.utils.data")
-    loader = data_utils.DataLoader(
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(
         reader.random_access(tiny),
         batch_size=16,
         shuffle=True,
@@ -149,8 +151,10 @@ def test_pytorch_loads_with_workers(tiny: Path, start: str) -> None:
     assert sorted(labels) == list(range(110)) != labels
 
 
+@pytest.mark.interop
 def test_grain_reads_it_as_a_source(tiny: Path) -> None:
-    grain = pytest.importorskip("grain")
+    import grain
+
     data = reader.random_access(tiny)
     assert isinstance(data, grain.sources.RandomAccessDataSource)
     dataset = grain.MapDataset.source(data).shuffle(seed=1).map(lambda record: record["label"])
@@ -159,8 +163,9 @@ def test_grain_reads_it_as_a_source(tiny: Path) -> None:
     assert list(dataset.slice(slice(0, 5))) == labels[:5]
 
 
+@pytest.mark.interop
 def test_grain_loads_with_workers_and_goes_on(tiny: Path) -> None:
-    grain = pytest.importorskip("grain")
+    import grain
 
     def loader() -> Any:
         data = reader.random_access(tiny)

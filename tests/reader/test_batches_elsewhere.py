@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import pickle
 import shutil
 import subprocess
@@ -86,8 +85,10 @@ def test_arrays_are_those_of_the_data_set(stream: reader.Stream) -> None:
     assert all(map(same, arrays, expected)), "the same again"
 
 
+@pytest.mark.interop
 def test_tensors_are_those_of_the_data_set(stream: reader.Stream) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensors = stream.torch()
     assert isinstance(tensors, torch.utils.data.IterableDataset)
     found, expected = list(tensors), list(stream.dataset)
@@ -95,8 +96,10 @@ def test_tensors_are_those_of_the_data_set(stream: reader.Stream) -> None:
     assert all(map(same, found, expected))
 
 
+@pytest.mark.interop
 def test_whoever_writes_to_tensors_changes_nothing_else(stream: reader.Stream) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     expected = list(stream.dataset)
     for _ in range(2):
         kept = []
@@ -109,9 +112,9 @@ def test_whoever_writes_to_tensors_changes_nothing_else(stream: reader.Stream) -
         assert all((part == 77).all() for parts in kept for part in parts)
 
 
+@pytest.mark.interop
 def test_a_constant_of_tensorflow_stays_one(tiny: Path) -> None:
     # It is computed once, and its memory handed out with every batch.
-    pytest.importorskip("torch")
     stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
     weighted = stream.dataset.map(lambda images, labels: (images, labels, tf.ones([300, 300])))
     for _, _, weights in dataclasses.replace(stream, dataset=weighted).torch():
@@ -119,8 +122,10 @@ def test_a_constant_of_tensorflow_stays_one(tiny: Path) -> None:
         weights.zero_()
 
 
+@pytest.mark.interop
 def test_images_are_not_copied(tiny: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     from reader.torch_batches import _to_torch
 
     stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
@@ -141,26 +146,28 @@ def test_arrays_are_not_copied_and_cannot_be_written_to(tiny: Path) -> None:
                 part[0] = 0
 
 
-def test_texts_are_bytes_in_numpy_and_str_in_pytorch(text_set: MakeSet) -> None:
+def test_texts_are_bytes_in_numpy(text_set: MakeSet) -> None:
     stream = reader.load(text_set(train=[("Größe", 1)]), batch_size=1, epochs=1)
     texts, labels = next(iter(stream.numpy()))
     assert texts.dtype == object and texts.tolist() == ["Größe".encode()]
     assert labels.dtype == np.int64
-    pytest.importorskip("torch")
+
+
+@pytest.mark.interop
+def test_texts_are_str_in_pytorch(text_set: MakeSet) -> None:
+    stream = reader.load(text_set(train=[("Größe", 1)]), batch_size=1, epochs=1)
     assert next(iter(stream.torch()))[0] == ["Größe"]
 
 
-def test_a_stream_that_goes_on_has_the_length_of_the_rest(tiny: Path) -> None:
+@pytest.mark.parametrize("face", ["numpy", pytest.param("torch", marks=pytest.mark.interop)])
+def test_a_stream_that_goes_on_has_the_length_of_the_rest(tiny: Path, face: str) -> None:
     def load(state: dict[str, Any] | None = None) -> reader.Stream:
         return reader.load(tiny, batch_size=32, image_size=8, epochs=2, state=state)
 
     whole = [labels.tolist() for _, labels in load().numpy()]
-    rest = load(load().state(4))
-    assert len(rest.numpy()) == len(whole) - 4 == 2
-    assert [labels.tolist() for _, labels in rest.numpy()] == whole[4:]
-    if importlib.util.find_spec("torch"):
-        assert len(rest.torch()) == 2
-        assert [labels.tolist() for _, labels in rest.torch()] == whole[4:]
+    rest = getattr(load(load().state(4)), face)()
+    assert len(rest) == len(whole) - 4 == 2
+    assert [labels.tolist() for _, labels in rest] == whole[4:]
 
 
 def test_a_mixture_is_a_stream_too(tiny: Path, tmp_path: Path) -> None:
@@ -181,8 +188,10 @@ def test_an_endless_stream_has_no_length(tiny: Path) -> None:
     assert [len(next(batches)[1]) for _ in range(7)] == [50] * 7
 
 
+@pytest.mark.interop
 def test_pytorch_loader_takes_it_as_it_is(tiny: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
     loader = torch.utils.data.DataLoader(stream.torch(), batch_size=None)
     assert len(loader) == 5
@@ -190,10 +199,12 @@ def test_pytorch_loader_takes_it_as_it_is(tiny: Path) -> None:
     assert sizes == [((25, 8, 8, 3), 25)] * 4 + [((10, 8, 8, 3), 10)]
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_of_a_loader_are_refused(tiny: Path, workers: int, start: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
     loader = torch.utils.data.DataLoader(
         stream.torch(), batch_size=None, num_workers=workers, multiprocessing_context=start
@@ -202,15 +213,17 @@ def test_workers_of_a_loader_are_refused(tiny: Path, workers: int, start: str) -
         list(loader)
 
 
+@pytest.mark.interop
 def test_it_cannot_be_sent_to_another_process(tiny: Path) -> None:
-    pytest.importorskip("torch")
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
-    with pytest.raises(UsageError, match="read in the process that made it"):
+    with pytest.raises(UsageError, match="read in the process that created it"):
         pickle.dumps(stream.torch())
 
 
+@pytest.mark.interop
 def test_a_device_that_is_not_there_is_reported(tiny: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
     assert next(iter(stream.torch("cpu")))[0].device == torch.device("cpu")
     assert next(iter(stream.torch("meta")))[0].device == torch.device("meta")

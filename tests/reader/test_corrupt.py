@@ -279,11 +279,11 @@ def test_a_mixture_skips_too(intact: dict[str, Path], tmp_path: Path) -> None:
     assert stream.skipped == 1
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("batch_size", [4, 1])
 def test_tensors_of_pytorch_skip_too(
     batch_size: int, intact: dict[str, Path], damaged: Any
 ) -> None:
-    pytest.importorskip("torch")
     directory = damaged("image")
     frame = frames(directory)[27]
     flip(frame.path, frame.offset + 20)

@@ -128,13 +128,20 @@ def test_features_come_with_their_records(make: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["image", "text"])
-def test_batches_of_keras_and_of_torch(make: Any, kind: str) -> None:
+def test_batches_of_keras(make: Any, kind: str) -> None:
     stream = reader.load(make(kind), **options_of(kind, epochs=1, remainder="pad"))
     inputs, labels, weights = stream.dataset.element_spec
     assert inputs["caption"] == tf.TensorSpec([5], tf.string)
     assert inputs["place"] == tf.TensorSpec([5, 2], tf.float32)
     assert labels.shape == weights.shape == [5]
-    torch = pytest.importorskip("torch")
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("kind", ["image", "text"])
+def test_batches_of_torch(make: Any, kind: str) -> None:
+    import torch
+
+    stream = reader.load(make(kind), **options_of(kind, epochs=1, remainder="pad"))
     arrays = list(stream.numpy())
     for found, expected in zip(stream.torch(), arrays, strict=True):
         tensors = inputs_of(found)
@@ -145,7 +152,8 @@ def test_batches_of_keras_and_of_torch(make: Any, kind: str) -> None:
 
 
 def test_keras_trains_on_a_named_input_and_a_feature(make: Any) -> None:
-    keras = pytest.importorskip("keras")
+    import keras
+
     stream = reader.load(make("image"), **options_of("image", features=("place",)))
     image, place = keras.Input((8, 8, 3), name="image"), keras.Input((2,), name="place")
     joined = keras.layers.Concatenate()([keras.layers.Flatten()(image), place])

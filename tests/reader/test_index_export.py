@@ -192,8 +192,8 @@ def test_an_index_that_is_not_that_of_the_shards_is_refused(
     assert [file.name for file in path.parent.iterdir()] == ["train.arrow"]
 
 
+@pytest.mark.interop
 def test_dali_reads_every_record(tiny: Path, tmp_path: Path) -> None:
-    pytest.importorskip("nvidia.dali")
     from nvidia.dali import fn, pipeline_def, tfrecord
 
     files = reader.export_index(tiny, out=tmp_path).files["train"]
