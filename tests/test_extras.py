@@ -167,13 +167,24 @@ def test_a_missing_extra_is_an_error_in_python_too(without, shard_set):
         assert f"pip install 'shardmill[{hidden}]'" in done.stdout, done.stderr
 
 
+@pytest.fixture(scope="session")
+def distributions(repository, tmp_path_factory):
+    """By suffix, the files that `python -m build` makes for a release."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--outdir", str(folder), str(repository)]
+    subprocess.run(build, check=True, capture_output=True)
+    return {path.suffix: path for path in folder.iterdir()}
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("extra", [*EXTRAS, "all"])
-def test_an_extra_in_a_fresh_environment_does_its_part(
-    extra, repository, samples, shard_set, tmp_path
+@pytest.mark.parametrize(
+    ("suffix", "extra"), [*((".whl", extra) for extra in (*EXTRAS, "all")), (".gz", "prepare")]
+)
+def test_a_release_in_a_fresh_environment_does_its_part(
+    suffix, extra, distributions, repository, samples, shard_set, tmp_path
 ):
-    """Installs the package as users do, then builds a set, or reads and trains one epoch."""
+    """Installs what a release consists of, then builds a set, or reads and trains one epoch."""
 
     def run(*command, code=0):
         done = subprocess.run(
@@ -188,7 +199,7 @@ def test_an_extra_in_a_fresh_environment_does_its_part(
 
     binaries = tmp_path / "venv" / "bin"
     run(sys.executable, "-m", "venv", tmp_path / "venv")
-    requirement = f"shardmill[{extra}] @ {repository.as_uri()}"
+    requirement = f"shardmill[{extra}] @ {distributions[suffix].as_uri()}"
     constraints = ("--constraint", repository / "constraints.txt")
     run(binaries / "python", "-m", "pip", "install", "--quiet", *constraints, requirement)
     shardmill, out = binaries / "shardmill", tmp_path / "set"
