@@ -52,12 +52,12 @@ class TorchBatches(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         workers = get_worker_info()
         if workers is not None:
-            _refuse_workers(f"{workers.num_workers} workers")
+            _refuse_workers(f"A DataLoader with num_workers={workers.num_workers}")
         for batch in read_batches(self._dataset):
             yield tf.nest.map_structure(self._to_device, batch)
 
     def __reduce__(self) -> NoReturn:
-        _refuse_workers("one that pickles it for other processes")
+        _refuse_workers("Another process")
 
     def _to_device(self, value: Any) -> Any:
         if isinstance(value, tf.RaggedTensor):
@@ -88,9 +88,9 @@ def _checked_device(device: Any) -> Any:
     return checked
 
 
-def _refuse_workers(found: str) -> NoReturn:
+def _refuse_workers(who: str) -> NoReturn:
     raise UsageError(
-        f"A DataLoader with {found} cannot read stream.torch(): the threads of TensorFlow read it, "
-        "in the process that created it. Pass num_workers=0; to load in several processes, pass "
-        "reader.random_access to the DataLoader."
+        f"{who} cannot read stream.torch(): only the process that created it can, by threads of "
+        "TensorFlow. Pass num_workers=0; to load in several processes, pass reader.random_access "
+        "to the DataLoader."
     )
