@@ -3,8 +3,7 @@
 append      a build into generations/000k, planned against the stored records of the set
 views       manifest and index of all generations up to one
 compact     all generations merged into one set; removes records
-rebalance   what compact does of sets with --balance oversample
-repack      what compact does of sets with --pack
+packed      removal of documents from sequences of --pack
 leftovers   what compact merges besides shards
 settling    the last steps of compact: a new set takes the place of the old one
 replay      all generations built again, with repaired files

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import threading
@@ -28,14 +27,13 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
-from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
+from beam_jobs.generations.packed import packing_statistics, without_documents
 from beam_jobs.generations.removal import (
     RECEIPTS_KEY,
     receipt,
     receipts_in,
     removed_records,
 )
-from beam_jobs.generations.repack import Repacker, documents_of
 from beam_jobs.generations.settling import settle, target_of, write_state
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds
@@ -47,7 +45,6 @@ from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.read_items import merge_read_items
 from beam_jobs.staging.reader import Source, read_frames
-from beam_jobs.text.packings import PACKINGS
 from beam_jobs.workspace import Workspace, read_json, write_json
 from foundation import storage
 from foundation.machine import usable_cores
@@ -148,8 +145,7 @@ def compact(
             state = None
         before = publish_finished(base, on_note)
         config = before.config
-        says_packing = not config.get("pack") or config.get("packing") in PACKINGS
-        if not {"seed", "shard_size"} <= config.keys() or not says_packing:
+        if not {"seed", "shard_size"} <= config.keys():
             raise InputError(f"{base} does not say how it was built. Build the set again.")
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
@@ -214,10 +210,9 @@ def _write_set(
             done += size
             on_progress("compact", done, total)
 
-    splits, repeated = {}, 0
-    for name in before.splits:
-        splits[name], copies = _write_split(base, before, name, ids, workspace, count)
-        repeated += copies
+    splits = {
+        name: _write_split(base, before, name, ids, workspace, count) for name in before.splits
+    }
     on_progress("compact", done, done)  # removed records were part of the total
     texts = {
         naming.FEATURES: features_text(before.schema),
@@ -238,7 +233,7 @@ def _write_set(
     manifest = dataclasses.replace(
         before,
         splits=splits,
-        ledger=dataclasses.replace(found.ledger(before.ledger), repeated=repeated),
+        ledger=found.ledger(before.ledger),
         files={name: file_info(out / name) for name in files},
         generations=(),
         home="",
@@ -272,7 +267,7 @@ def _write_build(
     kept = {name: builds[0][name] for name in ("options", "packages") if name in builds[0]}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
-    if _has_same_records(before, manifest):
+    if manifest.ledger.kept == before.ledger.kept:
         value[RECORDS_OF_KEY] = before.root_hash
     value[MERGED_KEY] = [own for build in builds for own in merged_options(build)]
     if done := [*receipts_in(builds), *receipts]:
@@ -282,15 +277,6 @@ def _write_build(
         file.write(build_text(value | kept, manifest))
 
 
-def _has_same_records(before: Manifest, manifest: Manifest) -> bool:
-    """Returns whether the same records are in the same splits, none repeated or packed anew."""
-    counts = [
-        {name: split.records for name, split in one.splits.items()} for one in (before, manifest)
-    ]
-    moves = before.config.get("pack") or any(is_rebalanced(before, name) for name in before.splits)
-    return counts[0] == counts[1] and not moves
-
-
 def _write_split(
     base: Place,
     before: Manifest,
@@ -298,21 +284,22 @@ def _write_split(
     ids: frozenset[str],
     workspace: Workspace,
     on_bytes: Callable[[int], None],
-) -> tuple[SplitInfo, int]:
-    """Writes the shards and the index of a split; returns them, and the number of copies."""
+) -> SplitInfo:
+    """Writes the shards and the index of a split."""
     info = before.splits[name]
     rows = open_index(base / before.index_file(name))
     sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
-    if before.config.get("pack"):
-        return _write_packed(before, name, rows, sources, ids, workspace, on_bytes), 0
-    if ids:
+    sort_keys = [("key", "ascending")]
+    if not before.config.get("pack"):
+        sort_keys.append(("record_id", "ascending"))  # those of sequences are no order
+    if ids and before.config.get("pack"):
+        changed = workspace.scratch_file()
+        rows = without_documents(rows, sources, ids, before, changed)
+        sources.append(_ShardSource(changed, 0, lambda: None, None))
+    elif ids:
         unwanted = pc.is_in(rows["record_id"], value_set=pa.array(sorted(ids), pa.string()))
         rows = rows.filter(pc.invert(unwanted))
-    copies = 0
-    if is_rebalanced(before, name):
-        rows = rebalanced(rows, int(before.config["seed"]))
-        copies = count_copies(rows)
-    order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), ("record_id", "ascending")])
+    order = pc.sort_indices(rows, sort_keys=sort_keys)
     rows = rows.take(order).combine_chunks()
     edges = _edges(uint64(rows["key"]), _num_shards(before, rows))
     count = len(edges) - 1
@@ -329,39 +316,7 @@ def _write_split(
         for number in range(count):
             own = rows.slice(edges[number], edges[number + 1] - edges[number])
             writer.append(_placed(own, number))
-    return SplitInfo(shards, _statistics(info, open_index(place), before)), copies
-
-
-def _write_packed(
-    before: Manifest,
-    name: str,
-    rows: pa.Table,
-    sources: Sequence[Source],
-    ids: frozenset[str],
-    workspace: Workspace,
-    on_bytes: Callable[[int], None],
-) -> SplitInfo:
-    """Packs the documents of a split again, in the order of their keys."""
-    place = workspace.out / naming.index_file(name)
-    shards = []
-    with (
-        documents_of(rows, sources, ids, before, workspace, _BLOCK_BYTES) as documents,
-        _index_writer(place, rows, workspace) as writer,
-    ):
-        wanted = before.config.get("num_shards")
-        aim = max(1, round(int(int64(rows["length"]).sum()) / int(before.config["shard_size"])))
-        most = aim if wanted is None else int(wanted)
-        edges = _edges(documents.keys, min(len(documents.ids), most))
-        repacker = Repacker(before, documents)
-        for number, (first, end) in enumerate(itertools.pairwise(edges)):
-            file = naming.shard_file(before.name, name, number, len(edges) - 1)
-            info, own = repacker.write(first, end, file, number, workspace, on_bytes)
-            shards.append(info)
-            writer.append(own)
-    statistics = _statistics(before.splits[name], open_index(place), before)
-    if "packing" in statistics and shards:
-        statistics |= repacker.statistics()
-    return SplitInfo(tuple(shards), statistics)
+    return SplitInfo(shards, _statistics(info, open_index(place), before))
 
 
 def _index_writer(place: Place, rows: pa.Table, workspace: Workspace) -> IndexWriter:
@@ -495,6 +450,8 @@ def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[
             continue
         if name == "pixels":
             value = merge_pixels(columns)
+        elif name == "packing":
+            value = packing_statistics(index, int(manifest.config["pack"]))
         elif isinstance(value, dict) and "histogram" in value and name in index.column_names:
             value = summarize(int64(index[name].drop_null()))
         if value:

@@ -131,9 +131,10 @@ class SequencePacker:
     ) -> Iterator[BuiltExample]:
         """The examples of whole documents, each with the token that ends it, in order of rows."""
         for pieces in self.packing(documents, self.length):
-            yield self._sequence(pieces, [id_of(piece.row) for piece in pieces])
+            yield self.sequence(pieces, [id_of(piece.row) for piece in pieces])
 
-    def _sequence(self, pieces: list[Piece], documents: list[str]) -> BuiltExample:
+    def sequence(self, pieces: list[Piece], documents: list[str]) -> BuiltExample:
+        """The example of one sequence, with the ids of the documents of its pieces."""
         tokens = np.full(self.length, self.pad, np.int64)
         segments, positions = np.zeros((2, self.length), np.int64)
         sizes = [len(piece.tokens) for piece in pieces]

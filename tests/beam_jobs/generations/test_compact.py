@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.generations.compact import compact
 from beam_jobs.generations.log import generations
-from shard_format import load_build, load_manifest, open_index, verify
+from shard_format import decode_example, load_build, load_manifest, open_index, read_records, verify
 from tests.fixtures.generations import Killed, die_after
 
 # (class, seed of the image, piece): equal seeds are duplicates.
@@ -170,32 +170,25 @@ def test_a_copied_record_is_removed_with_its_copies(write_corpus, begin_set, tmp
     begin_set(write_corpus("corpus", images), split="train=1", balance="oversample")
     assert load_manifest(tmp_path / "set").ledger.repeated == 6
     found = compact(tmp_path / "set", ["b/x.jpg"])
-    # As a build without it: the other record of its class has more copies.
-    assert found.manifest.ledger.kept == 9 and found.manifest.ledger.repeated == 7
-    assert found.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 8}
-
-
-def test_a_balanced_set_is_that_of_all_sources(write_corpus, begin_set, append_to, tmp_path):
-    """Old shards stay as they are; the copies of all generations are chosen again."""
-    pieces = [
-        {f"a/{n}": n for n in range(14)} | {f"b/{n}": 100 + n for n in range(5)},
-        {f"b/new{n}": 200 + n for n in range(9)} | {"a/new": 300, "c/new": 301, "a/copy": 0},
-        {f"c/last{n}": 400 + n for n in range(4)},
-    ]
-    everything = {path: seed for piece in pieces for path, seed in piece.items()}
-    options = {"balance": "oversample", "num_shards": 2}
-    whole = begin_set(write_corpus("all", everything), "whole", **options)
-    begin_set(write_corpus("0", pieces[0]), **options)
-    shards = {path: path.read_bytes() for path in (tmp_path / "set").glob("*tfrecord*")}
-    for number, piece in enumerate(pieces[1:], start=1):
-        own = append_to(write_corpus(str(number), piece)).own
-        counts = own.splits["train"].statistics["class_counts"]
-        assert len(set(counts.values()) - {0}) == 1
-    assert {path: path.read_bytes() for path in shards} == shards
-    assert load_manifest(tmp_path / "set").ledger.repeated > 0
+    # The other record of its class has the copies that it had.
+    assert found.manifest.ledger.kept == 9 and found.manifest.ledger.repeated == 3
+    assert found.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 4}
     assert verify(tmp_path / "set")[1] == []
+
+
+def test_copies_stay_those_of_their_generations(write_corpus, begin_set, append_to, tmp_path):
+    begin_set(
+        write_corpus("0", {f"a/{n}": n for n in range(14)} | {f"b/{n}": 100 + n for n in range(5)}),
+        balance="oversample",
+        num_shards=2,
+    )
+    append_to(write_corpus("1", {f"b/new{n}": 200 + n for n in range(9)} | {"a/new": 300}))
+    before = load_manifest(tmp_path / "set")
     found = compact(tmp_path / "set").manifest
-    assert found.root_hash == whole.root_hash
+    assert found.ledger == before.ledger and found.ledger.repeated > 0
+    for name, split in before.splits.items():
+        keys = open_index(tmp_path / "set" / found.index_file(name))["key"].to_pylist()
+        assert len(keys) == split.records and keys == sorted(keys)
     assert verify(tmp_path / "set")[1] == []
 
 
@@ -243,47 +236,53 @@ def write_texts(tmp_path):
     return write
 
 
-def _shards(directory):
-    return {path.name: path.read_bytes() for path in directory.glob("*tfrecord*")}
+def _documents(directory):
+    """The tokens of every document, from all its parts."""
+    manifest, parts = load_manifest(directory), {}
+    for name, split in manifest.splits.items():
+        index = open_index(directory / manifest.index_file(name)).to_pylist()
+        records = [one for shard in split.shards for _, one in read_records(directory / shard.file)]
+        for row, record in zip(index, records, strict=True):
+            example = {key: np.array(value) for key, value in decode_example(record).items()}
+            assert example["id"] == [row["record_id"].encode()]
+            assert (example["segments"] == 0).sum() == row["padding"]
+            for number, (document, start) in enumerate(
+                zip(row["documents"], row["starts"], strict=True), start=1
+            ):
+                tokens = example["tokens"][example["segments"] == number].tolist()
+                parts.setdefault(document, {})[start] = tokens
+    return {
+        name: [token for start in sorted(own) for token in own[start]]
+        for name, own in parts.items()
+    }
 
 
 @pytest.mark.parametrize("packing", ["concat", "best-fit"])
-def test_packed_documents_are_packed_again(packing, tmp_path, begin_set, append_to, write_texts):
-    """Sequences are those of a build of all documents with the tokenizer of the first build."""
+def test_packed_documents(packing, tmp_path, begin_set, append_to, write_texts):
+    """Sequences are merged as they are; a document that is removed is in none of them."""
     options = {"kind": "text", "no_labels": True, "pack": 16, "packing": packing, "num_shards": 2}
     begin_set(write_texts("one", range(1, 20)), train_tokenizer="bpe:300", **options)
     for name, seeds in (("two", range(18, 30)), ("three", range(30, 36))):
         append_to(write_texts(name, seeds), kind="text", no_labels=True)
-    tokenizer = tmp_path / "tokenizer.json"
-    tokenizer.write_bytes((tmp_path / "set/tokenizer.json").read_bytes())
-    whole = begin_set(
-        write_texts("all", range(1, 36)),
-        "whole",
-        tokenizer=str(tokenizer),
-        end_token="</s>",
-        **options,
-    )
-    found = compact(tmp_path / "set").manifest
-    assert verify(tmp_path / "set")[1] == []
-    assert _shards(tmp_path / "set") == _shards(tmp_path / "whole")
-    for split in whole.splits:
-        one, two = (
-            open_index(tmp_path / out / whole.index_file(split)) for out in ("set", "whole")
-        )
-        assert one.equals(two)
-    for name in ("tokens", "vocabulary", "packing"):
-        of_whole = whole.splits["train"].statistics[name]
-        assert found.splits["train"].statistics[name] == of_whole, name
-    # Without some documents, also in the middle of a sequence: a build without them.
+    root = tmp_path / "set"
+    documents, before = _documents(root), load_manifest(root)
+    compacted = compact(root).manifest
+    assert _documents(root) == documents and len(documents) == 35
+    assert compacted.ledger == before.ledger and verify(root)[1] == []
+    assert {split: one.records for split, one in compacted.splits.items()} == {
+        split: one.records for split, one in before.splits.items()
+    }
+    # Also in the middle of a sequence, and all documents of one.
     gone = [f"{seed}.txt" for seed in range(3, 33, 4)]
-    kept = [seed for seed in range(1, 36) if f"{seed}.txt" not in gone]
-    begin_set(
-        write_texts("kept", kept), "less", tokenizer=str(tokenizer), end_token="</s>", **options
-    )
-    found = compact(tmp_path / "set", gone)
-    assert found.not_found == [] and found.manifest.ledger.kept == len(kept)
-    assert _shards(tmp_path / "set") == _shards(tmp_path / "less")
-    assert verify(tmp_path / "set")[1] == []
+    found = compact(root, gone)
+    assert found.not_found == [] and found.manifest.ledger.kept == 35 - len(gone)
+    left = {name: tokens for name, tokens in documents.items() if name not in gone}
+    assert _documents(root) == left and verify(root)[1] == []
+    packing = found.manifest.splits["train"].statistics["packing"]
+    assert packing["sequences"] == found.manifest.splits["train"].records
+    assert packing["padding"] + packing["tokens"] == 16 * packing["sequences"]
+    contents = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+    assert not any(b"11.txt" in content for content in contents)
 
 
 def test_the_log(two_generations, tmp_path):
