@@ -16,8 +16,7 @@ from typing import NamedTuple
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.replacement import Replacement
-from beam_jobs.replacement_in_stores import ReplacementInStore
+from beam_jobs.replacement import Replacement, ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ

@@ -1,11 +1,10 @@
-"""A new set in the place of an old one: built as OUT.new, then both change their names at once.
+"""A new set in the place of an old one; the lock of OUT is held from the beginning to the end.
 
-`replacement_in_stores` is for object stores.
-
-Linux exchanges the names of two folders in one step, so OUT is the old set or the new one at every
-moment. A file system that cannot (NFS, FUSE) needs two renames; in between, OUT is not there. The
-lock of OUT is held from the beginning to the end, so that nobody else builds or replaces there, and
-what a killed replacement has left is put in order by the next one.
+On a disk the new set is built as OUT.new. Linux exchanges the names of two folders in one step, so
+OUT is the old set or the new one at every moment. A file system that cannot (NFS, FUSE) needs two
+renames; in between, OUT is not there. What a killed replacement has left is put in order by the
+next one. In an object store, where no folder is renamed, the new set is built below OUT and gets
+its place as a compacted one does, see `publishing`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from beam_jobs.replacement_in_stores import ReplacementInStore
+from beam_jobs.publishing import abandon, publish_set, target_of, write_state
 from beam_jobs.workspace import Workspace, read_json
 from foundation import storage
 from foundation.storage import Place
-from shard_format import InputError, load_manifest, naming
+from shard_format import InputError, load_build, load_manifest, naming
+from shard_format.compaction import REPLACEMENT, State, read_state
 from shard_format.own_checksums import build_text
 
 _SUFFIX = ".new"
@@ -56,7 +56,7 @@ class Replacement:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Within this context nobody else builds into the directory.
+        """Keeps others from building into the directory.
 
         Raises:
             InputError: Somebody does, or a file there is not of the set.
@@ -105,7 +105,7 @@ class Replacement:
         shutil.rmtree(self.new)  # the mark last
 
     def _check_own(self) -> None:
-        """Returns if every file in the directory is of the set, and may be deleted.
+        """Checks that every file in the directory is of the set, and may be deleted.
 
         Raises:
             InputError: One is not, or the directory is a mount point.
@@ -125,6 +125,56 @@ class Replacement:
                 f"{self.directory} is a mount point, whose name cannot be changed. Build into a "
                 "folder below it."
             )
+
+
+class ReplacementInStore:
+    """The old set, and the folder of the new one; see `Replacement`.
+
+    Args:
+        directory: The set.
+
+    Attributes:
+        directory: The same.
+        new: Where the new set is built.
+    """
+
+    def __init__(self, directory: Place) -> None:
+        self.directory = directory
+        self.new = target_of(directory)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps others from building into the directory.
+
+        Raises:
+            InputError: Somebody does.
+        """
+        with Workspace(self.directory, None).lock():
+            try:
+                state = read_state(self.directory)
+                if state is not None and state.root_hash:
+                    publish_set(self.directory, state)  # it was killed in its last steps
+                elif state is not None and state.digest != REPLACEMENT:
+                    abandon(self.directory)  # a compaction of the set that is replaced
+                write_state(self.directory, State(REPLACEMENT, 1, 0, [], False, ""))
+                yield
+            finally:
+                storage.delete_tree(self.directory / naming.WORK_DIR)
+
+    def finish(self) -> None:
+        """Gives the new set its place, and deletes the old one."""
+        manifest, build = load_manifest(self.new), load_build(self.new)
+        if "options" in build:
+            build["options"]["out"] = str(self.directory)
+            storage.write_bytes(self.new / naming.BUILD, build_text(build, manifest))
+        report = storage.stat(self.new / naming.REPORT) is not None
+        state = State(REPLACEMENT, 1, 0, [], report, manifest.root_hash)
+        write_state(self.directory, state)
+        publish_set(self.directory, state)
+
+    def delete_new(self) -> None:
+        """Deletes the new folder, where none is needed."""
+        abandon(self.directory)
 
 
 def replacement_at(out: Place) -> Replacement | ReplacementInStore | None:

@@ -21,8 +21,7 @@ from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
-from beam_jobs.replacement import Replacement, replacement_at
-from beam_jobs.replacement_in_stores import ReplacementInStore
+from beam_jobs.replacement import Replacement, ReplacementInStore, replacement_at
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace

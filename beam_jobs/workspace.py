@@ -66,7 +66,7 @@ class Workspace:
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
         self.clusters = self.plan / "clusters.arrow"
-        self.settled = self.work / "settled"
+        self.shared = self.work / "shared"
         self.shards = self.work / "shards"
         self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
@@ -78,7 +78,7 @@ class Workspace:
         for folder in (self._unfinished, self._unfinished_units):
             storage.delete_tree(folder)
             storage.make_folder(folder)
-        for place in (self.units, self.plan, self.settled, self.shards):
+        for place in (self.units, self.plan, self.shared, self.shards):
             storage.make_folder(place)
         storage.delete(self.progress)
         if storage.local_path(self.progress) is None:

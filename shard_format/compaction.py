@@ -3,7 +3,7 @@
     generations/compacted/    the new set
     generations/compact.json  its state
 
-`beam_jobs/generations/settling.py` has the steps. The state of a set follows from its manifests if
+`beam_jobs/publishing.py` has the steps. The state of a set follows from its manifests if
 the file is damaged, so a state that cannot be read never makes a set unusable.
 """
 

@@ -5,7 +5,6 @@ views       manifest and index of all generations up to one
 compact     all generations merged into one set; removes records
 packed      removal of documents from sequences of --pack
 leftovers   what compact merges besides shards
-settling    the last steps of compact: a new set takes the place of the old one
 replay      all generations built again, with repaired files
 log         what each generation added
 """

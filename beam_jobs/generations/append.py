@@ -19,7 +19,6 @@ from beam_jobs.build import (
     open_job,
 )
 from beam_jobs.build import finish as finish_build
-from beam_jobs.generations.settling import recover
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds, publish
 from beam_jobs.job_context import JobContext
@@ -27,6 +26,7 @@ from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
+from beam_jobs.publishing import recover
 from beam_jobs.run import run_build
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list import Listing, list_corpus

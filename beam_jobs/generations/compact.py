@@ -1,8 +1,8 @@
 """`shardmill compact`: all generations of a set become one, and records can be taken out.
 
 Shards are sorted runs, so this is a merge: rows of the index are sorted, frames are copied, and
-nothing is decoded. The result is written as a set of its own, and `settle` puts it in the place of
-the old one. Memory is that of the index of a split.
+nothing is decoded. The result is written as a set of its own, and `publish_set` puts it in the
+place of the old one. Memory is that of the index of a split.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import publishing
 from beam_jobs.columns import IntArray, int64, uint64
-from beam_jobs.generations import leftovers, settling
+from beam_jobs.generations import leftovers
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.packed import packing_statistics, without_documents
 from beam_jobs.generations.removal import (
@@ -34,12 +35,12 @@ from beam_jobs.generations.removal import (
     receipts_in,
     removed_records,
 )
-from beam_jobs.generations.settling import settle, target_of, write_state
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
+from beam_jobs.publishing import publish_set, target_of, write_state
 from beam_jobs.record_ids import missing_error
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
@@ -138,7 +139,7 @@ def compact(
     with lock_of(base, on_note):
         state = read_state(base)
         if state is not None and state.root_hash:
-            manifest = settle(base, state)  # another process has written everything
+            manifest = publish_set(base, state)  # another process has written everything
             if state.digest == digest:
                 counts = (state.merged, state.removed, state.not_found, True)
                 return Compacted(manifest, *counts, _last_receipt(base, digest))
@@ -159,11 +160,11 @@ def compact(
         merged = before.newest + 1
         receipt_of = partial(receipt, digest, len(ids), found, before)
         if merged == 1 and not found.ids:
-            settling.abandon(base)
+            publishing.abandon(base)
             nothing = receipt_of(before.root_hash) if ids else None
             return Compacted(before, 1, 0, not_found, False, done or nothing)
         if state is None or state.digest != digest:
-            settling.abandon(base)
+            publishing.abandon(base)
         state = State(digest, merged, found.removed, not_found, had_report(base), "")
         write_state(base, state)
         if ids:
@@ -171,7 +172,7 @@ def compact(
         built = _write_set(base, before, ids, removed, found, receipt_of, on_progress)
         state = state._replace(root_hash=built.root_hash)
         write_state(base, state)
-        manifest = settle(base, state)
+        manifest = publish_set(base, state)
         done = _last_receipt(base, digest)
         return Compacted(manifest, merged, found.removed, not_found, True, done)
 

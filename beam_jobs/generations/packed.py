@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.packings.base import Piece
@@ -74,10 +74,10 @@ def without_documents(
     return pa.concat_tables([unchanged, pa.Table.from_pylist(written, rows.schema)])
 
 
-def _segments(framed: bytes) -> list[IntArray]:
+def _segments(framed: bytes) -> list[npt.NDArray[np.int32]]:
     """Returns the tokens of every document, or part of one, in a sequence."""
     values = decode_example(unframe(framed, "a packed sequence"))
-    tokens = np.array(values["tokens"], np.int64)
+    tokens = np.array(values["tokens"], np.int32)
     segments = np.array(values["segments"], np.int64)
     filled = int(np.count_nonzero(segments))
     edges = np.flatnonzero(np.diff(segments[:filled])) + 1

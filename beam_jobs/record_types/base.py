@@ -223,10 +223,10 @@ class RecordType(abc.ABC):
         """
         return None
 
-    def settle(
+    def prepare_shared_artifacts(
         self, workspace: Workspace, sample: TrainingSample
     ) -> tuple[dict[str, Any], list[str]]:
-        """Creates what all shards need in `workspace.settled`; every run repeats it.
+        """Creates what all shards need in `workspace.shared`; every run repeats it.
 
         Args:
             workspace: Of the build.

@@ -78,7 +78,7 @@ class TokenRecords(TextRecords):
         """See RecordType; the text."""
         return self._staged
 
-    def settle(
+    def prepare_shared_artifacts(
         self, workspace: Workspace, sample: TrainingSample
     ) -> tuple[dict[str, Any], list[str]]:
         """See RecordType; copies the tokenizer into the workspace, or trains it there."""
@@ -105,7 +105,7 @@ class TokenRecords(TextRecords):
         return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, notes
 
     def shard_options(self) -> dict[str, Any]:
-        """See RecordType; the tokenizer itself is settled."""
+        """See RecordType; the tokenizer itself is prepared."""
         return {
             "tokens_version": TOKENS_VERSION,
             "kernels": _kernels(),
@@ -150,7 +150,7 @@ class TokenRecords(TextRecords):
         return counted | token_statistics(counters) | packing
 
     def _tokenizer(self, workspace: Workspace) -> Tokenizer:
-        """The settled tokenizer; loaded once, since that takes up to a second."""
+        """The prepared tokenizer; loaded once, since that takes up to a second."""
         path = _tokenizer_path(workspace)
         digest = file_sha256(path)
         if self._loaded is None or self._loaded[0] != digest:
@@ -159,8 +159,8 @@ class TokenRecords(TextRecords):
 
 
 def _tokenizer_path(workspace: Workspace) -> Place:
-    """Where the tokenizer of a build is once it is settled."""
-    return workspace.settled / "tokenizer"
+    """Where the tokenizer of a build is once it is prepared."""
+    return workspace.shared / "tokenizer"
 
 
 def _kernels() -> list[str]:
@@ -203,7 +203,7 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
     sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)
     key = [TRAINING_VERSION, kind, size, sample.key(sample_bytes), *_kernels()]
     path = _tokenizer_path(workspace)
-    marker = workspace.settled / "tokenizer.json"
+    marker = workspace.shared / "tokenizer.json"
     before = read_marker(marker)
     if before is not None and before["key"] == key and storage.stat(path):
         if file_sha256(path) == before["sha256"]:

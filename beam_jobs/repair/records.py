@@ -231,8 +231,8 @@ class RecordRepair:
         for name in naming.TOKENIZERS.values():
             if name in self._manifest.files and storage.stat(self._directory / name):
                 content = storage.read_bytes(self._directory / name)
-                storage.make_folder(self._workspace.settled)
-                storage.write_bytes(self._workspace.settled / "tokenizer", content)
+                storage.make_folder(self._workspace.shared)
+                storage.write_bytes(self._workspace.shared / "tokenizer", content)
 
     def _units_with(self, ids: Iterable[str]) -> Iterator[Unit]:
         """Yields the units that may have some records: their ids begin with that of an item."""

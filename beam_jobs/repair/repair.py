@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_jobs.generations.settling import abandon, settle, target_of
 from beam_jobs.progress import OnProgress
+from beam_jobs.publishing import abandon, publish_set, target_of
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.generations import repair_generations
 from beam_jobs.repair.newest_view import newest_view
@@ -174,7 +174,7 @@ class _Repair:
                 abandon(self._directory)
                 return False
         self._job.on_note("a compaction that was interrupted is completed first")
-        settle(self._directory, state._replace(report=False), damaged=True)
+        publish_set(self._directory, state._replace(report=False), damaged=True)
         return state.report
 
     def _restore(self, manifest: Manifest, names: set[str]) -> list[SetRepair]:

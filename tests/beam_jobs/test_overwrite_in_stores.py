@@ -10,7 +10,7 @@ import simplejpeg
 
 from beam_jobs import ImageOptions, preprocess
 from beam_jobs.generations.compact import compact
-from beam_jobs.replacement_in_stores import ReplacementInStore
+from beam_jobs.replacement import ReplacementInStore
 from foundation import storage
 from shard_format import InputError, load_build, load_manifest, verify
 from shard_format.removed_records import read_removed

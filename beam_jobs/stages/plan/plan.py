@@ -87,7 +87,7 @@ class Plan(NamedTuple):
         counted: Number of kept records by the name of a ledger column, see `RecordType`.
         notes: What the user should know.
         warnings: What makes the set unfit for its use, most likely.
-        settled: What the record type decided, see `RecordType.settle`.
+        settled: What the record type decided, see `RecordType.prepare_shared_artifacts`.
     """
 
     num_shards: dict[str, int]
@@ -168,7 +168,7 @@ def plan_shards(
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
 
     sample = TrainingSample(assignment, sidecars.without_progress(), workspace)
-    settled, settle_notes = record_type.settle(workspace, sample)
+    settled, artifact_notes = record_type.prepare_shared_artifacts(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
     filtered |= changes.filtered if changes else {}
     filtered["split-conflict"] = torn
@@ -188,7 +188,7 @@ def plan_shards(
         notes=[
             *conflict_notes(clusters, options),
             *notes,
-            *settle_notes,
+            *artifact_notes,
             *excluded.notes,
         ],
         # A generation may be small: its splits are those of the set.

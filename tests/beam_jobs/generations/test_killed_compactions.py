@@ -11,9 +11,9 @@ import shutil
 
 import pytest
 
-from beam_jobs.generations import settling
+from beam_jobs import publishing
 from beam_jobs.generations.compact import compact
-from beam_jobs.generations.settling import write_state
+from beam_jobs.publishing import write_state
 from beam_jobs.repair import repair
 from cli.main import shardmill
 from shard_format import DamageError, ShardmillError, load_manifest, naming, verify_set
@@ -58,10 +58,10 @@ def _follow(directory):
 
 
 def _killed_in(base, out, step):
-    """A compaction of a copy that was killed at a step; see `settling`."""
+    """A compaction of a copy that was killed at a step; see `publishing`."""
     shutil.copytree(base, out)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(settling, step, _die)
+        patch.setattr(publishing, step, _die)
         compact(out)
 
 
@@ -74,9 +74,9 @@ def test_a_damaged_state_follows_from_the_manifests(base, tmp_path, text):
     """Before its set is whole, while files get their names, and while others are deleted."""
     shutil.copytree(base, tmp_path / "whole")
     whole = compact(tmp_path / "whole").manifest
-    for number, step in enumerate(("settle", "_replace", "_give_name", "_delete_others")):
+    for number, step in enumerate(("publish_set", "_replace", "_give_name", "_delete_others")):
         out = tmp_path / f"out{number}"
-        if step == "settle":
+        if step == "publish_set":
             shutil.copytree(base, out)
             (out / naming.COMPACTED_DIR).mkdir()
         else:
@@ -88,7 +88,7 @@ def test_a_damaged_state_follows_from_the_manifests(base, tmp_path, text):
         assert verified.damages == []
         assert "was interrupted" in verified.notes[-1], step
         repair(out, delete_extra=True)
-        is_old = step in ("settle", "_replace")
+        is_old = step in ("publish_set", "_replace")
         assert load_manifest(out) == (before if is_old else whole)
         _follow(out)
         assert load_manifest(out) == whole

@@ -111,7 +111,7 @@ def test_a_trained_tokenizer_is_used_again(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setitem(training.TRAINERS, "bpe", None)
         assert shards_of(options)[1] == first
-    (job.workspace.settled / "tokenizer").write_bytes(b"{}")  # damaged: trained again
+    (job.workspace.shared / "tokenizer").write_bytes(b"{}")  # damaged: trained again
     assert shards_of(options)[1] == first
 
 
@@ -122,12 +122,12 @@ def test_a_build_that_was_killed_goes_on(corpus, tmp_path, build_text, repositor
     command = [*(sys.executable, "-m", "cli.main", "preprocess", "text", corpus), *options]
     command += ["--num-shards", "9", "--out", tmp_path / "killed"]
     expected = build_text("whole", train_tokenizer="bpe:400", pack=64, num_shards=9).root_hash
-    settled = tmp_path / "killed" / ".shardmill" / "settled" / "tokenizer"
+    trained = tmp_path / "killed" / ".shardmill" / "shared" / "tokenizer"
     with subprocess.Popen(
         [*map(str, command)], cwd=repository, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         deadline = time.monotonic() + 60
-        while not settled.exists() and process.poll() is None and time.monotonic() < deadline:
+        while not trained.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The last steps of `compact`: a new set takes the place of an old one in the same folder.
+"""Publishing of a set that was written below the one it replaces: compaction, object stores.
 
     generations/compacted/   the new set, whole
     generations/compact.json the state of it; while it exists, the next command continues
@@ -32,7 +32,7 @@ _COPY_BYTES = 4 << 20  # 4 MiB
 
 
 def target_of(base: Place) -> Place:
-    """Returns where the new set is written."""
+    """Returns the folder that the new set is written to."""
     return base / naming.COMPACTED_DIR
 
 
@@ -59,12 +59,12 @@ def recover(base: Place) -> None:
     if state is None:
         return
     if state.root_hash:
-        settle(base, state)
+        publish_set(base, state)
     else:
         abandon(base)
 
 
-def settle(base: Place, state: State, *, damaged: bool = False) -> Manifest:
+def publish_set(base: Place, state: State, *, damaged: bool = False) -> Manifest:
     """Puts the new set in the place of the old one; every step may have been done before.
 
     Args:
