@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.generations.views import make_view
+from beam_jobs.repair.build_repair import BuildRepair
 from beam_jobs.repair.finished import make_room
-from beam_jobs.repair.own_jobs import RepairJob
-from beam_jobs.repair.set_files import SetRepair
+from beam_jobs.repair.jobs import RepairJob
 from foundation import storage
 from shard_format import Generation, InputError, Manifest, naming, parse_manifest
 from shard_format.expected_files import Expected
 
 
-def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> list[SetRepair]:
+def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> list[BuildRepair]:
     """Repairs every generation, and the view of each.
 
     Args:
@@ -34,11 +34,11 @@ def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> l
             f"A compaction of {job.directory} is not at its end. Run 'shardmill compact "
             f"{job.directory}' first."
         )
-    parts: list[SetRepair] = []
+    parts: list[BuildRepair] = []
     before: Manifest | None = None
     blocked = ""
     for number, one in enumerate(manifest.generations):
-        part = SetRepair(job, number, blocked)
+        part = BuildRepair(job, number, blocked)
         parts.append(part)
         own = _own_manifest(job, number, one, manifest, names, part)
         if own is None:
@@ -46,7 +46,6 @@ def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> l
             continue
         part_names = _names_of(number, names)
         part.restore(own, part_names)
-        part.write_own_files(own, part_names)
         if part.unrecovered:
             blocked = blocked or f"it needs generation {number}, which cannot be had"
         if number and before is not None:
@@ -72,7 +71,7 @@ def _own_manifest(
     one: Generation,
     manifest: Manifest,
     names: set[str],
-    part: SetRepair,
+    part: BuildRepair,
 ) -> Manifest | None:
     """Returns the manifest of a generation alone; None if it cannot be restored."""
     folder = naming.generation_folder(number)
@@ -91,7 +90,7 @@ def _install(
     file: str,
     files: Mapping[str, Mapping[str, Any]],
     content: Manifest,
-    part: SetRepair,
+    part: BuildRepair,
 ) -> bool:
     wanted = Expected(file, **files[file])
     if not job.finished.write(wanted, [content.to_text().encode()]):
@@ -108,7 +107,7 @@ def _repair_view(
     own: Manifest,
     manifest: Manifest,
     names: set[str],
-    part: SetRepair,
+    part: BuildRepair,
 ) -> Manifest | None:
     """Restores the view of a generation; returns its manifest, or None if that is impossible.
 

@@ -1,7 +1,7 @@
 """The repair of a set: finds what is damaged, restores it, and reports what remains lost.
 
 A file of the set with the content of a damaged one is the first source, then come the sources of
-each build of the set (`set_files`). No file is put in place unless it has the SHA-256 of the
+each build of the set (`build_repair`). No file is put in place unless it has the SHA-256 of the
 manifest, and whole files are never touched.
 """
 
@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from beam_jobs.progress import OnProgress
 from beam_jobs.publishing import abandon, publish_set, target_of
+from beam_jobs.repair.build_repair import OTHER_BUILD, BuildRepair
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.generations import repair_generations
+from beam_jobs.repair.jobs import RepairJob
 from beam_jobs.repair.newest_view import newest_view
-from beam_jobs.repair.own_jobs import RepairJob
 from beam_jobs.repair.records import LostRecord
-from beam_jobs.repair.set_files import OTHER_BUILD, SetRepair
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.errors import file_error
@@ -177,12 +177,11 @@ class _Repair:
         publish_set(self._directory, state._replace(report=False), damaged=True)
         return state.report
 
-    def _restore(self, manifest: Manifest, names: set[str]) -> list[SetRepair]:
+    def _restore(self, manifest: Manifest, names: set[str]) -> list[BuildRepair]:
         if manifest.generations:
             return repair_generations(self._job, manifest, names)
-        part = SetRepair(self._job, None)
+        part = BuildRepair(self._job, None)
         part.restore(manifest, names)
-        part.write_own_files(manifest, names)
         return [part]
 
     def clean_up(self) -> None:
@@ -273,7 +272,7 @@ class _Repair:
                 "version, so nothing says which set this was. Restore one of the two from a copy, "
                 "or build the set again into another folder."
             )
-        part = SetRepair(self._job, None)
+        part = BuildRepair(self._job, None)
         built = part.built(None, build["root_hash"], naming.MANIFEST)
         if built is None:
             raise DamageError(

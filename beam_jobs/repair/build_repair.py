@@ -1,0 +1,394 @@
+"""Restores the damaged files of one build: a whole set, or a generation.
+
+Each file comes from its cheapest source: the manifest; the whole records of a damaged shard, with
+the others from the corpus; a whole build next to the set, whose files replace damaged ones if they
+have their SHA-256. A compacted set is built as its first build and appends, and then compacted.
+Names are relative to the folder of the build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.generations.append import append
+from beam_jobs.generations.compact import compact
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.repair.finished import make_room
+from beam_jobs.repair.jobs import BuildJobs, RepairJob
+from beam_jobs.repair.read_items import ids_in, is_whole
+from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
+from beam_jobs.stages.list import Listing
+from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
+from beam_jobs.workspace import Workspace
+from foundation import storage
+from foundation.storage import Place
+from shard_format import (
+    DamageError,
+    Manifest,
+    ShardmillError,
+    file_info,
+    load_build,
+    load_manifest,
+    naming,
+)
+from shard_format.croissant import write_croissant
+from shard_format.derived_files import derived_files
+from shard_format.dropped import duplicates_files, quarantine_files
+from shard_format.expected_files import (
+    FINGERPRINTS_KEY,
+    Expected,
+    expected_files,
+    fingerprint_files,
+    whole_build,
+)
+from shard_format.naming import below
+from shard_format.own_checksums import build_text
+from shard_format.removed_records import RemovedRecords, parse_removed
+
+_FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
+_UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum
+OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
+_OTHER_COMPACTED = (
+    "the builds that were compacted, built and compacted again, have another root hash: the "
+    "sources or the libraries have changed, or the set was compacted between appends"
+)
+
+
+class BuildRepair:
+    """The repair of one build.
+
+    Args:
+        job: Common state of the repair.
+        number: Number of the generation; None if the set has only one.
+        blocked: Reason for which the build cannot be built again; "" if there is none.
+
+    Attributes:
+        repaired: Files that were written again, relative to the set.
+        lost: Records that could not be restored.
+        unrecovered: Files that could not be restored, relative to the folder of the build.
+        reason: Reason for which no build could provide files; "" if none was needed.
+    """
+
+    def __init__(self, job: RepairJob, number: int | None, blocked: str = "") -> None:
+        self._all = job
+        self._folder = naming.generation_folder(number) if number else ""
+        self._directory = job.directory / self._folder if number else job.directory
+        self._work = job.work / f"{number or 0:04d}"
+        self._set = self._work / "set"  # the whole build
+        self._jobs = BuildJobs(job, self._directory, number, self._work)
+        self._blocked = blocked
+        self._built: Manifest | None = None
+        self._is_tried = False
+        self.repaired: list[str] = []
+        self.lost: list[LostRecord] = []
+        self.unrecovered: list[Expected] = []
+        self.reason = ""
+
+    def restore(self, manifest: Manifest, names: set[str]) -> None:
+        """Replaces damaged files, each from its cheapest source; all but the report.
+
+        Args:
+            manifest: Manifest of the build.
+            names: All damaged files, and no others.
+        """
+        build = whole_build(self._directory)
+        own = [*expected_files(manifest), *fingerprint_files(build)]
+        self.unrecovered = [
+            one for one in own if one.file in names and one.file != naming.READ_ITEMS
+        ]
+        if naming.BUILD in names and self._has_unknown_stored():
+            self.unrecovered.append(_UNKNOWN)
+        for take in (self._take_derived, self._take_built, self._take_records):
+            ready = list(take(manifest, self.unrecovered)) if self.unrecovered else []
+            self._all.finished.replace(ready, self._directory)
+            self.repaired += [below(self._folder, one.file) for one in ready]
+            taken = {one.file for one in ready}
+            self.unrecovered = [one for one in self.unrecovered if one.file not in taken]
+        is_known = _UNKNOWN not in self.unrecovered
+        self.unrecovered = [one for one in self.unrecovered if one != _UNKNOWN]
+        described = {naming.CROISSANT, *map(naming.table_file, manifest.splits)} & names
+        if described and not self.unrecovered:
+            for name in described:
+                make_room(self._directory / name)
+            write_croissant(self._directory, manifest)
+            self.repaired += [below(self._folder, name) for name in sorted(described)]
+        if naming.BUILD in names:
+            self._restore_build(manifest, is_known=is_known)
+        elif build:
+            renewed = [name for name in _FINGERPRINTS if below(self._folder, name) in self.repaired]
+            if naming.READ_ITEMS in names:
+                self._list_items(build, manifest)
+                renewed.append(naming.READ_ITEMS)
+            if renewed:
+                self._write_build(build, manifest, renewed)
+
+    def _has_unknown_stored(self) -> bool:
+        """Returns whether a damaged build.json has lost the checksum of the stored records.
+
+        Another part of it may be damaged, so that it still has the right one.
+        """
+        known = {one.file: one for one in fingerprint_files(load_build(self._directory))}
+        one = known.get(naming.STORED_RECORDS)
+        is_there = storage.stat(self._directory / naming.STORED_RECORDS) is not None
+        return is_there and not (one is not None and is_whole(self._directory, one))
+
+    # A whole build next to the set
+
+    def built(self, manifest: Manifest | None, root_hash: str, why: str) -> Manifest | None:
+        """Returns the manifest of a whole build of this very set; else None, and sets `reason`.
+
+        Args:
+            manifest: Manifest of the damaged build; None if it is lost.
+            root_hash: Root hash that the build must have.
+            why: File that needs the build, relative to the folder.
+        """
+        built = self._build(manifest, why)
+        if built is None or built.root_hash == root_hash:
+            return built
+        self.reason = self._why_other()
+        return None
+
+    def _build(self, manifest: Manifest | None, why: str) -> Manifest | None:
+        """Builds the set once; returns None and sets `reason` if that is impossible."""
+        if self._is_tried:
+            return self._built
+        self._is_tried = True
+        first = self._jobs.first(manifest)
+        if first is None or self._blocked:
+            self.reason = self._blocked or self._jobs.why_none(manifest)
+            return None
+        try:
+            jobs = self._jobs.as_read(self._jobs.all(first), manifest)
+        except (ShardmillError, OSError) as error:
+            self.reason = self.reason or str(error)
+            return None
+        what, room = self._folder or "the set", "as large"
+        if self._jobs.is_compacted:
+            room = "twice as large"
+        why = below(self._folder, why)
+        self._all.on_note(f"{why} needs a whole build next to the set, {room} as {what}")
+        try:
+            self._run(jobs, self._removed_records(manifest))
+            self._built = load_manifest(self._set)
+        except ShardmillError as error:
+            self.reason = str(error)
+        return self._built
+
+    def _run(self, jobs: Sequence[PreprocessOptions], removed: RemovedRecords | None) -> None:
+        from beam_jobs.run import preprocess  # Beam, which repairs of single records lack
+
+        if storage.stat(self._set / naming.MANIFEST):  # of a killed repair, from other sources
+            storage.delete_tree(self._set)
+        changes: dict[str, Any] = {"out": str(self._set), "no_report": True, "keep_empty": True}
+        if removed is not None:  # it has the ids of --exclude-ids too, whose file may have grown
+            place = str(self._directory / naming.REMOVED)
+            changes["exclude_ids"] = None
+            changes["kept_out"] = () if self._jobs.is_compacted else (place,)
+        first, *others = [dataclasses.replace(job, **changes) for job in jobs]
+        show = self._all.on_progress
+        preprocess(first, on_progress=show)
+        for job in others:
+            append(dataclasses.replace(job, append=True), on_progress=show)
+        if self._jobs.is_compacted:
+            compact(self._set, () if removed is None else _removed_ids(self._set, removed))
+
+    def _removed_records(self, manifest: Manifest | None) -> RemovedRecords | None:
+        """Returns the records that the build keeps out; None if there is no list of them.
+
+        Raises:
+            DamageError: The list of a compacted set is damaged, and so is its copy.
+        """
+        for name in (naming.REMOVED, naming.REMOVED_COPY):
+            place = self._directory / name
+            named = manifest.files.get(name) if manifest is not None else None
+            with contextlib.suppress(OSError, DamageError):
+                if manifest is None or file_info(place) == named:
+                    return parse_removed(storage.read_bytes(place), str(place))
+        if manifest is not None and naming.REMOVED in manifest.files and self._jobs.is_compacted:
+            raise DamageError(
+                f"{self._directory / naming.REMOVED} and its copy are damaged, so nothing says "
+                "which records were removed"
+            )
+        return None
+
+    def _why_other(self) -> str:
+        return _OTHER_COMPACTED if self._jobs.is_compacted else OTHER_BUILD
+
+    # Files with a known checksum
+
+    def _take_derived(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Takes files that follow from the manifest."""
+        contents = derived_files(manifest)
+        return [
+            one
+            for one in wanted
+            if one.file in contents and self._all.finished.write(one, [contents[one.file]])
+        ]
+
+    def _take_built(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Takes files of a whole build, if one of them has no other source."""
+        indexes = {naming.index_file(one.split) for one in wanted if one.split}
+        needed = [one for one in wanted if not one.split]
+        if not needed and has_own_records(manifest) and not indexes & {one.file for one in wanted}:
+            return []
+        built = self._build(manifest, needed[0].file if needed else "shards")
+        if built is None:
+            return []
+        ready = []
+        for one in wanted:
+            place = self._set / one.file
+            if storage.stat(place) is None:
+                continue
+            if one.file == naming.STORED_RECORDS and built.root_hash == manifest.root_hash:
+                # Their order follows from modification times: build.json gets the new checksum.
+                one = Expected(one.file, **file_info(place))
+            if self._all.finished.move(one, place):
+                ready.append(one)
+        if len(ready) < len(wanted):
+            self.reason = self._why_other()
+        return ready
+
+    def _take_records(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Takes shards that are assembled from their whole records and those of the corpus."""
+        shards = [one for one in wanted if one.split]
+        indexes = {naming.index_file(one.split) for one in shards}
+        broken = {one.file for one in wanted} & indexes
+        if broken:
+            self.reason += f" Without {', '.join(sorted(broken))} no record can be named."
+            shards = [one for one in shards if naming.index_file(one.split) not in broken]
+        if not shards:
+            return []
+        job = self._jobs.first(manifest)
+        staging = storage.place_of(job.staging) if job is not None and job.staging else None
+        work = Workspace(self._work / "records", staging)
+        records = RecordRepair(self._directory, manifest, shards, work)
+        records.take_copies()
+        reason = self.reason
+        if records.missing and has_own_records(manifest):
+            if job is None:
+                reason = self._jobs.why_none(manifest)
+            else:
+                reason = self._take_from_corpus(records, job)
+        ready, lost = records.finish(self._all.finished, reason)
+        self.lost = [one._replace(file=below(self._folder, one.file)) for one in lost]
+        return ready
+
+    def _take_from_corpus(self, records: RecordRepair, job: PreprocessOptions) -> str:
+        """Takes missing records from sources and staging; returns why not, or "".
+
+        The ids of a compacted set are those that its builds gave, each to its own sources.
+        """
+        show, reason = self._all.on_progress, ""
+        for one in self._jobs.all(job):
+            if records.missing:
+                problem = records.take_from_sources(
+                    one, lambda done, total: show("stage", done, total)
+                )
+                reason = reason or problem
+        records.take_from_staging(job)
+        return reason
+
+    # build.json, and the list of items whose checksum it has
+
+    def _restore_build(self, manifest: Manifest, *, is_known: bool) -> None:
+        """Writes build.json without times and versions, which only the lost one had.
+
+        Args:
+            manifest: Manifest of the build.
+            is_known: Whether the stored records are whole, as far as that can be said.
+        """
+        first, listed = self._jobs.first(manifest), self._list(manifest)
+        if first is None or listed is None:
+            return
+        # The same command finds the set built by the id.
+        build_id = listed[0].build_id if self._keep_items(listed[1]) else ""
+        content = {"build_id": build_id, "options": dataclasses.asdict(first), "repaired": True}
+        if is_known:
+            self._write_build(content, manifest, _FINGERPRINTS)
+        else:
+            self._write(naming.BUILD, build_text(content, manifest))  # without their checksum
+
+    def _list_items(self, build: dict[str, Any], manifest: Manifest) -> None:
+        """Writes the list of items that the build has read, from a listing of its sources.
+
+        Without the sources there is none. The set is whole without the list: the next append reads
+        all of its sources.
+        """
+        listed = self._list(manifest)
+        if listed is None or listed[0].build_id != build.get("build_id"):
+            self._leave_out_items()
+        else:
+            write_read_items(Workspace(self._directory, None), (), listed[1])
+        self.repaired.append(below(self._folder, naming.READ_ITEMS))
+
+    def _keep_items(self, listed: Workspace) -> bool:
+        """Returns whether the list of items is that of a listing; deletes one that is damaged.
+
+        A new list would name files that have changed since as read.
+        """
+        place = self._directory / naming.READ_ITEMS
+        try:
+            return bool(np.array_equal(hashes_in(place), np.unique(listed_hashes(listed))))
+        except (pa.ArrowException, OSError):
+            self._leave_out_items()
+            return False
+
+    def _leave_out_items(self) -> None:
+        self._all.on_note(
+            f"{below(self._folder, naming.READ_ITEMS)} is left out: the sources have changed or "
+            "are gone. An append of the same sources reads them again"
+        )
+        place = self._directory / naming.READ_ITEMS
+        make_room(place)  # in place of a folder
+        storage.delete(place)
+        path = storage.local_path(place.parent)
+        if path is not None:
+            with contextlib.suppress(OSError):  # other files are in it
+                path.rmdir()
+
+    def _list(self, manifest: Manifest) -> tuple[Listing, Workspace] | None:
+        """Returns a listing of the sources and its workspace; else None, and sets `reason`."""
+        first = self._jobs.first(manifest)
+        if first is None:
+            self.reason = self.reason or self._jobs.why_none(manifest)
+            return None
+        try:
+            return self._jobs.listed(first, manifest)
+        except (ShardmillError, OSError) as error:
+            self.reason = self.reason or str(error)
+            return None
+
+    def _write_build(
+        self, content: dict[str, Any], manifest: Manifest, renewed: Iterable[str]
+    ) -> None:
+        """Writes build.json with the checksums of files in `fingerprints/` that are new or gone."""
+        named = dict(content.get(FINGERPRINTS_KEY) or {})
+        for name in renewed:
+            named.pop(name, None)
+            if storage.stat(self._directory / name) is not None:
+                named[name] = file_info(self._directory / name)
+        named = {name: named[name] for name in _FINGERPRINTS if name in named}
+        text = build_text({**content, FINGERPRINTS_KEY: named}, manifest)
+        place = self._directory / naming.BUILD
+        if storage.stat(place) is None or text != storage.read_bytes(place):
+            self._write(naming.BUILD, text)
+
+    def _write(self, name: str, content: bytes) -> None:
+        make_room(self._directory / name)
+        storage.write_bytes(self._directory / name, content, durable=True)
+        self.repaired.append(below(self._folder, name))
+
+
+def _removed_ids(rebuilt: Place, removed: RemovedRecords) -> list[str]:
+    """Returns the ids of removed records, from the builds that had them."""
+    view = load_manifest(rebuilt)
+    indexes = [view.index_file(split) for split in view.splits]
+    files = [*indexes, *quarantine_files(view), *duplicates_files(view)]
+    columns = (ids for file in files for ids in ids_in(rebuilt, file))
+    return sorted({name for ids in columns for name in ids.to_pylist() if removed.has_id(name)})
