@@ -26,7 +26,7 @@ from foundation.errors import file_error
 from foundation.options import with_absolute_paths
 from foundation.storage import Place
 from shard_format import InputError, Manifest, ShardmillError, load_build, load_manifest, naming
-from shard_format.own_checksums import report_problem
+from shard_format.checksums import report_problem
 
 _CANCELLED = "cancelled"  # in place of the id of a run
 

@@ -22,8 +22,8 @@ from beam_jobs.workspace import Workspace, read_json
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, load_build, load_manifest, naming
+from shard_format.checksums import build_text
 from shard_format.compaction import REPLACEMENT, State, read_state
-from shard_format.own_checksums import build_text
 
 _SUFFIX = ".new"
 # In the work folder of an old set: it may be deleted once it has lost its name.

@@ -9,8 +9,8 @@ from cli.console import say, stdout, table
 from foundation.storage import Place
 from foundation.wording import shortened, statistic, visible
 from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
-from shard_format.cleaning import cleaning_steps
-from shard_format.counting import count_values
+from shard_format.index import count_values
+from shard_format.manifest import cleaning_steps
 
 _SHOWN_VALUES = 12  # more languages would push the summary off the screen; --json has all
 _NAME_WIDTH = 40

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from foundation.errors import ShardmillError as ShardmillError
     from foundation.errors import ShardSetError as ShardSetError
     from foundation.errors import UsageError as UsageError
+    from shard_format.checksums import file_info as file_info
+    from shard_format.checksums import file_sha256 as file_sha256
     from shard_format.damaged_records import Damage as Damage
     from shard_format.example import decode_example as decode_example
     from shard_format.example import encode_example as encode_example
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from shard_format.example import finish_example as finish_example
     from shard_format.example_columns import encode_columns as encode_columns
     from shard_format.example_columns import finish_columns as finish_columns
-    from shard_format.file_checksums import file_info as file_info
-    from shard_format.file_checksums import file_sha256 as file_sha256
     from shard_format.index import LABELS_FIELD as LABELS_FIELD
     from shard_format.index import IndexWriter as IndexWriter
     from shard_format.index import index_schema as index_schema
@@ -62,59 +62,29 @@ if TYPE_CHECKING:
     from shard_format.verification import verify as verify
     from shard_format.verification import verify_set as verify_set
 
-# name -> the module it is imported from when it is first used; see `lazy_names`.
-_HOMES = {
-    "Damage": "shard_format.damaged_records",
-    "DamageError": "foundation.errors",
-    "ENCODINGS": "shard_format.schema",
-    "FRAME_BYTES": "shard_format.tfrecord",
-    "Feature": "shard_format.schema",
-    "Generation": "shard_format.manifest",
-    "IndexWriter": "shard_format.index",
-    "InputError": "foundation.errors",
-    "LABELS_FIELD": "shard_format.index",
-    "Ledger": "shard_format.manifest",
-    "Manifest": "shard_format.manifest",
-    "Readable": "shard_format.tfrecord",
-    "Schema": "shard_format.schema",
-    "Scope": "shard_format.verification",
-    "SetReplacedError": "foundation.errors",
-    "ShardInfo": "shard_format.manifest",
-    "ShardSetError": "foundation.errors",
-    "ShardmillError": "foundation.errors",
-    "SplitInfo": "shard_format.manifest",
-    "UsageError": "foundation.errors",
-    "decode_example": "shard_format.example",
-    "encode_columns": "shard_format.example_columns",
-    "encode_example": "shard_format.example",
-    "encode_features": "shard_format.example",
-    "file_info": "shard_format.file_checksums",
-    "file_sha256": "shard_format.file_checksums",
-    "finish_columns": "shard_format.example_columns",
-    "finish_example": "shard_format.example",
-    "frame": "shard_format.tfrecord",
-    "frame_columns": "shard_format.tfrecord",
-    "has_records_of": "shard_format.manifest",
-    "id_hash": "shard_format.keys",
-    "index_schema": "shard_format.index",
-    "label_column": "shard_format.index",
-    "load_build": "shard_format.manifest",
-    "load_manifest": "shard_format.manifest",
-    "manifest_with": "shard_format.manifest",
-    "masked_crc": "shard_format.tfrecord",
-    "mix": "shard_format.keys",
-    "open_index": "shard_format.index",
-    "parse_manifest": "shard_format.manifest",
-    "read_records": "shard_format.tfrecord",
-    "shuffle_keys": "shard_format.keys",
-    "split_positions": "shard_format.keys",
-    "unframe": "shard_format.tfrecord",
-    "unframe_all": "shard_format.tfrecord",
-    "unframe_columns": "shard_format.tfrecord",
-    "unframe_many": "shard_format.tfrecord",
-    "verify": "shard_format.verification",
-    "verify_set": "shard_format.verification",
+# module -> the names that are imported from it when they are first used; see `lazy_names`.
+_NAMES = {
+    "foundation.errors": (
+        "DamageError InputError SetReplacedError ShardSetError ShardmillError UsageError"
+    ),
+    "shard_format.checksums": "file_info file_sha256",
+    "shard_format.damaged_records": "Damage",
+    "shard_format.example": "decode_example encode_example encode_features finish_example",
+    "shard_format.example_columns": "encode_columns finish_columns",
+    "shard_format.index": "IndexWriter LABELS_FIELD index_schema label_column open_index",
+    "shard_format.keys": "id_hash mix shuffle_keys split_positions",
+    "shard_format.manifest": (
+        "Generation Ledger Manifest ShardInfo SplitInfo has_records_of load_build load_manifest "
+        "manifest_with parse_manifest"
+    ),
+    "shard_format.schema": "ENCODINGS Feature Schema",
+    "shard_format.tfrecord": (
+        "FRAME_BYTES Readable frame frame_columns masked_crc read_records unframe unframe_all "
+        "unframe_columns unframe_many"
+    ),
+    "shard_format.verification": "Scope verify verify_set",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)
 

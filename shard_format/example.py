@@ -154,10 +154,10 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
     """
     features: dict[str, Values] = {}
     try:
-        for tag, content in _fields(serialized):
+        for tag, content in message_fields(serialized):
             if tag != FIELD_1:
                 continue
-            for entry_tag, entry in _fields(_content(content)):
+            for entry_tag, entry in message_fields(_content(content)):
                 if entry_tag == FIELD_1:
                     name, values = _decode_entry(_content(entry))
                     features[name] = values
@@ -172,11 +172,11 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
 def _decode_entry(entry: bytes) -> tuple[str, Values]:
     name = ""
     values: Values = []
-    for tag, content in _fields(entry):
+    for tag, content in message_fields(entry):
         if tag == FIELD_1:
             name = _content(content).decode()
         elif tag == FIELD_2:
-            for list_tag, stored in _fields(_content(content)):
+            for list_tag, stored in message_fields(_content(content)):
                 if list_tag in _STORAGE_NAME:
                     values = _decode_list(_STORAGE_NAME[list_tag], _content(stored))
     return name, values
@@ -184,12 +184,12 @@ def _decode_entry(entry: bytes) -> tuple[str, Values]:
 
 def _decode_list(storage: str, stored: bytes) -> Values:
     if storage == "bytes_list":
-        return [_content(content) for tag, content in _fields(stored) if tag == FIELD_1]
+        return [_content(content) for tag, content in message_fields(stored) if tag == FIELD_1]
     if storage == "float_list":
-        packed = b"".join(_content(content) for _, content in _fields(stored))
+        packed = b"".join(_content(content) for _, content in message_fields(stored))
         return list(struct.unpack(f"<{len(packed) // 4}f", packed))
     numbers: list[int] = []
-    for _, content in _fields(stored):
+    for _, content in message_fields(stored):
         if isinstance(content, int):
             numbers.append(_signed(content))
             continue
@@ -218,7 +218,13 @@ def _content(value: bytes | int) -> bytes:
     return value
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+def message_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yields the tag and the content of every field of a protobuf message.
+
+    Raises:
+        ValueError: The message is damaged.
+        IndexError: It ends inside a number.
+    """
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

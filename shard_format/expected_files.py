@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.checksums import check_build
 from shard_format.manifest import Manifest
-from shard_format.own_checksums import check_build
 from shard_format.unnamed_files import own_sets
 
 # In build.json: bytes and SHA-256 of each file in that folder, by name. Earlier versions lack it.

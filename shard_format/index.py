@@ -6,6 +6,7 @@ possible. Record types add their own statistics columns after the common ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foundation import storage
 from foundation.errors import DamageError, ShardSetError
@@ -28,6 +30,8 @@ COMMON_FIELDS = (
     pa.field("label", pa.int64()),  # null if the record has none
     pa.field("fingerprint", pa.binary(16), nullable=False),  # equal for exact duplicates
 )
+
+_BATCH_ROWS = 1 << 20  # of a memory-mapped column
 
 LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
 """Column of the index of a set whose records have any number of labels; "label" is null there."""
@@ -114,3 +118,25 @@ def open_index(place: Place) -> pa.Table:
             f"{', '.join(table.column_names)}. Build the set again."
         )
     return table
+
+
+def count_values(index: pa.Table, column: str) -> dict[str | None, int]:
+    """Number of records by the value of a text column, the most frequent first.
+
+    Nulls count as None. The distinct values and a part of the column are in memory.
+
+    Args:
+        index: From `open_index`.
+        column: Its name; without such a column the result is empty.
+    """
+    if column not in index.column_names or not _is_text(index.schema.field(column).type):
+        return {}
+    counts: Counter[str | None] = Counter()
+    for batch in index.select([column]).to_batches(max_chunksize=_BATCH_ROWS):
+        for item in pc.value_counts(batch[column]).to_pylist():
+            counts[item["values"]] += item["counts"]
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0] or "")))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)

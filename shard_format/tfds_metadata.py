@@ -10,8 +10,8 @@ import dataclasses
 import json
 from typing import Any
 
-from shard_format.manifest import SplitInfo
-from shard_format.naming import LABELS_SUFFIX
+from shard_format import naming
+from shard_format.manifest import Manifest, SplitInfo
 from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
@@ -60,11 +60,26 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
 
 def label_files(schema: Schema) -> dict[str, str]:
     """The files from which TFDS reads class names, by file name."""
+    labels = [feature for feature in schema.features if feature.kind == "class_label"]
     return {
-        f"{feature.name}{LABELS_SUFFIX}": "\n".join(map(_one_line, feature.class_names)) + "\n"
-        for feature in schema.features
-        if feature.kind == "class_label"
+        f"{label.name}{naming.LABELS_SUFFIX}": "\n".join(map(_one_line, label.class_names)) + "\n"
+        for label in labels
     }
+
+
+def derived_files(manifest: Manifest) -> dict[str, bytes]:
+    """The content of every file that follows from a manifest alone, by name.
+
+    An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
+    """
+    texts = {
+        naming.FEATURES: features_text(manifest.schema),
+        naming.DATASET_INFO: dataset_info_text(
+            manifest.name, manifest.schema, dict(manifest.splits)
+        ),
+        **label_files(manifest.schema),
+    }
+    return {name: text.encode() for name, text in texts.items() if name in manifest.files}
 
 
 def _one_line(class_name: str) -> str:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foundation import storage
 from foundation.storage import Place
+from shard_format.example import message_fields
 
 # The largest that are in use have 33 MB and 262,144 ids (Gemma); --train-tokenizer makes up to a
 # million.
@@ -26,8 +27,9 @@ _MOST_AFFIX = 1 << 10  # characters that a model adds to each piece
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 _PARTS = ("normalizer", "decoder")
 _LISTS = ("normalizers", "decoders")
-_NORMALIZER_SPECS = (3, 5)  # fields of SentencePiece's ModelProto; their rules are the field 2
-_CHARSMAP = 2
+# Tags of fields 3 and 5 of SentencePiece's ModelProto, and of their rules, field 2.
+_NORMALIZER_SPECS = (0x1A, 0x2A)
+_CHARSMAP = 0x12
 
 
 def read_tokenizer_file(place: Place) -> bytes:
@@ -63,11 +65,9 @@ def check_tokenizer(content: bytes) -> None:
             if isinstance(model.get(name), str) and len(model[name]) > _MOST_AFFIX:
                 raise ValueError(f"its {name} has {len(model[name]):,} characters")
         return
-    for field, spec in _fields(content):
-        if field in _NORMALIZER_SPECS:
-            for inner, charsmap in _fields(spec):
-                if inner == _CHARSMAP:
-                    _check_growth(_longest_replacement(charsmap), "its normalizer")
+    for spec in _fields(content, _NORMALIZER_SPECS):
+        for charsmap in _fields(spec, (_CHARSMAP,)):
+            _check_growth(_longest_replacement(charsmap), "its normalizer")
 
 
 def check_ids(size: int) -> None:
@@ -122,28 +122,13 @@ def _longest_replacement(charsmap: bytes) -> int:
     return max(1, *map(len, charsmap[4 + trie :].split(b"\0")))
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, content) of the length-delimited fields of a protobuf message, up to damage."""
-    at, sizes = 0, {1: 8, 5: 4}
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind, size = tag & 7, sizes.get(tag & 7, 0)
-        if kind == 0:
-            _, at = _varint(message, at)
-        elif kind == 2:
-            size, at = _varint(message, at)
-            yield tag >> 3, message[at : at + size]
-        elif not size:
+def _fields(message: bytes, tags: Sequence[int]) -> Iterator[bytes]:
+    """Yields the contents of some fields of a protobuf message, up to damage."""
+    fields = message_fields(message)
+    while True:
+        try:
+            tag, content = next(fields)
+        except (StopIteration, ValueError, IndexError):  # the library says what is wrong
             return
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and where it ends."""
-    number = shift = 0
-    while at < len(message) and shift < 64:
-        number |= (message[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if message[at - 1] < 0x80:
-            break
-    return number, at
+        if tag in tags and isinstance(content, bytes):
+            yield content

@@ -14,11 +14,11 @@ from foundation import storage
 from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.checksums import CheckedBuild, check_build, report_problem
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
 from shard_format.manifest import Manifest, parse_manifest
 from shard_format.naming import below
-from shard_format.own_checksums import CheckedBuild, check_build, report_problem
 from shard_format.set_paths import linked_folders
 
 _GENERATION = re.compile(rf"{naming.GENERATIONS_DIR}/\d{{4,}}/")

@@ -25,6 +25,7 @@ from foundation.errors import DamageError, ShardmillError
 from foundation.machine import usable_cores
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.checksums import OnBytes, file_sha256
 from shard_format.compaction import State, note_of, read_state
 from shard_format.croissant import find_problems
 from shard_format.damaged_records import (
@@ -33,12 +34,11 @@ from shard_format.damaged_records import (
     damaged_rows,
     rows_of_shard,
 )
-from shard_format.derived_files import derived_files
 from shard_format.expected_files import Expected, StoredFiles, expected_files, stored_files
-from shard_format.file_checksums import OnBytes, file_sha256
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.manifest import Manifest, load_manifest
+from shard_format.tfds_metadata import derived_files
 from shard_format.unnamed_files import extra_files, own_damages, own_sets
 
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network

@@ -68,11 +68,11 @@ from shard_format import (
     naming,
     open_index,
 )
+from shard_format.checksums import build_text
 from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.manifest import RECORDS_OF_KEY
-from shard_format.own_checksums import build_text
 from shard_format.removed_records import RemovedRecords, read_removed
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 

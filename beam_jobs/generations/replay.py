@@ -26,8 +26,8 @@ from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
+from shard_format.checksums import build_text
 from shard_format.dropped import read_rejected
-from shard_format.own_checksums import build_text
 
 
 def replay_generations(

@@ -37,8 +37,8 @@ from shard_format import (
     load_manifest,
     naming,
 )
+from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
-from shard_format.derived_files import derived_files
 from shard_format.dropped import duplicates_files, quarantine_files
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
@@ -48,8 +48,8 @@ from shard_format.expected_files import (
     whole_build,
 )
 from shard_format.naming import below
-from shard_format.own_checksums import build_text
 from shard_format.removed_records import RemovedRecords, parse_removed
+from shard_format.tfds_metadata import derived_files
 
 _FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum

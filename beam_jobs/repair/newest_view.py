@@ -13,10 +13,10 @@ from beam_jobs.generations.views import make_view
 from foundation import storage
 from foundation.storage import Place
 from shard_format import DamageError, Manifest, ShardmillError, file_sha256, naming, parse_manifest
+from shard_format.checksums import described_set
 from shard_format.expected_files import whole_build
 from shard_format.generation_folders import generation_numbers, is_unfinished
 from shard_format.naming import below
-from shard_format.own_checksums import described_set
 
 
 def newest_view(directory: Place, work: Place, first: Callable[[], Manifest]) -> Manifest:

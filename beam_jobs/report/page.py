@@ -11,7 +11,7 @@ from beam_jobs.report.sections import SECTIONS
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, naming
-from shard_format.own_checksums import report_names, report_text
+from shard_format.checksums import report_names, report_text
 
 
 def write_report(directory: Place, out: Place | None = None, scratch: Path | None = None) -> Place:

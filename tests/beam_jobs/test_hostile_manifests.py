@@ -33,8 +33,8 @@ from shard_format import (
     parse_manifest,
     verify_set,
 )
+from shard_format.checksums import build_text
 from shard_format.manifest import _root_hash
-from shard_format.own_checksums import build_text
 from tests.fixtures.damage import job, make_corpus
 from tests.fixtures.generations import Killed
 

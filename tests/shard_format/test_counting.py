@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format.counting import count_values
+from shard_format.index import count_values
 
 
 @given(st.lists(st.lists(st.sampled_from(["en", "de", "", None]), max_size=9), max_size=5))

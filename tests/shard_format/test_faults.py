@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shard_format import DamageError, load_build, load_manifest, naming, verify_set
+from shard_format.checksums import build_text
 from shard_format.expected_files import FINGERPRINTS_KEY
-from shard_format.own_checksums import build_text
 from tests.fixtures.damage import FAULTS, files_of, put_fault
 
 

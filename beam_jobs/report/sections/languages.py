@@ -7,7 +7,7 @@ from collections import Counter
 from beam_jobs.report.charts import legend, stacked_bar
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.counting import count_values
+from shard_format.index import count_values
 
 _MOST_ROWS = 16
 _COLUMNS = (("language", "language"), ("source_encoding", "encoding of the source"))

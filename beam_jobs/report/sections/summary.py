@@ -9,7 +9,7 @@ from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.set_warnings import set_warnings
 from foundation.wording import counted, format_bytes
 from shard_format import SplitInfo
-from shard_format.cleaning import cleaning_steps
+from shard_format.manifest import cleaning_steps
 
 _WARNING_WIDTH = 1000  # characters
 

@@ -18,8 +18,8 @@ from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace
 from shard_format import Manifest, naming
+from shard_format.checksums import build_text
 from shard_format.expected_files import FINGERPRINTS_KEY
-from shard_format.own_checksums import build_text
 
 _LEAST_SECONDS = 1e-3
 _PACKAGES = (

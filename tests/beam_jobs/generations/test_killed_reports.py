@@ -13,7 +13,7 @@ from beam_jobs.generations.replay import replay_generations
 from beam_jobs.report import write_report
 from foundation import storage
 from shard_format import load_manifest, naming, verify, verify_set
-from shard_format.own_checksums import report_problem
+from shard_format.checksums import report_problem
 from tests.fixtures.damage import files_of
 from tests.fixtures.generations import Killed
 

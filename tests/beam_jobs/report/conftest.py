@@ -24,8 +24,8 @@ from shard_format import (
     naming,
     open_index,
 )
+from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
-from shard_format.own_checksums import build_text
 from tests.fixtures.sets import write_shard_set
 
 DUPLICATES_SCHEMA = pa.schema(
