@@ -16,7 +16,7 @@ from typing import NamedTuple
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.replacement import Replacement, ReplacementInStore
+from beam_jobs.replacement import FolderReplacement, ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
@@ -309,7 +309,7 @@ def finish(
     *,
     rebuilt: bool,
     on_progress: Callable[[int], None] = lambda done: None,
-    replacement: Replacement | ReplacementInStore | None = None,
+    replacement: FolderReplacement | ReplacementInStore | None = None,
 ) -> None:
     """Writes the report, if there is none of this set, and removes the work folder.
 

@@ -151,8 +151,8 @@ def _unnamed(base: Place, new: Manifest) -> list[str]:
     """Returns the files of the new set that its manifest does not name."""
     tables = map(naming.table_file, new.splits)
     fingerprints = (naming.STORED_RECORDS, naming.READ_ITEMS)
-    found = (naming.BUILD, naming.CROISSANT, *tables, *fingerprints)
-    return [name for name in found if storage.stat(target_of(base) / name) is not None]
+    names = (naming.BUILD, naming.CROISSANT, *tables, *fingerprints)
+    return [name for name in names if storage.stat(target_of(base) / name) is not None]
 
 
 def _give_name(base: Place, name: str) -> None:

@@ -39,7 +39,7 @@ _OWN = {
 }
 
 
-class Replacement:
+class FolderReplacement:
     """The old set, and the folder of the new one. Local sets only.
 
     Args:
@@ -128,7 +128,7 @@ class Replacement:
 
 
 class ReplacementInStore:
-    """The old set, and the folder of the new one; see `Replacement`.
+    """The old set, and the folder of the new one; see `FolderReplacement`.
 
     Args:
         directory: The set.
@@ -177,11 +177,11 @@ class ReplacementInStore:
         abandon(self.directory)
 
 
-def replacement_at(out: Place) -> Replacement | ReplacementInStore | None:
+def replacement_at(out: Place) -> FolderReplacement | ReplacementInStore | None:
     """Returns the replacement of the set in a directory; None if there is no set."""
     path = storage.local_path(out)
     if path is not None:
-        replacement = Replacement(path)
+        replacement = FolderReplacement(path)
         replacement.recover()
         return replacement if (replacement.directory / naming.MANIFEST).exists() else None
     return ReplacementInStore(out) if storage.stat(out / naming.MANIFEST) is not None else None

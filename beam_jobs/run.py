@@ -21,7 +21,7 @@ from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
-from beam_jobs.replacement import Replacement, ReplacementInStore, replacement_at
+from beam_jobs.replacement import FolderReplacement, ReplacementInStore, replacement_at
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
@@ -113,7 +113,7 @@ def preprocess(
 def _build(
     context: JobContext,
     beam_args: Sequence[str],
-    replacement: Replacement | ReplacementInStore | None,
+    replacement: FolderReplacement | ReplacementInStore | None,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> BuildReport:
@@ -151,7 +151,7 @@ def _build(
 
 def _leave_nothing(
     context: JobContext,
-    replacement: Replacement | ReplacementInStore | None,
+    replacement: FolderReplacement | ReplacementInStore | None,
     *,
     unfinished: bool,
 ) -> str:
@@ -173,7 +173,7 @@ def _leave_nothing(
     return f"The set in {replacement.directory} is as it was.{staged}"
 
 
-def _is_there(replacement: Replacement | ReplacementInStore, build_id: str) -> bool:
+def _is_there(replacement: FolderReplacement | ReplacementInStore, build_id: str) -> bool:
     """Whether the old set is the one to build, and whole."""
     there = Workspace(replacement.directory, None)
     return load_built_id(there) == build_id and is_whole(there)

@@ -122,7 +122,7 @@ def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
 
     Args:
         data: The bytes.
-        root_hash: Of the set.
+        root_hash: Root hash of the set.
         needs_checksum: Whether the build is of a version that writes one.
     """
     found, of_set = _REPORT_SUM.search(data), _REPORT_SET.search(data)

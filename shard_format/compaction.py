@@ -41,7 +41,7 @@ class State(NamedTuple):
         removed: Number of records that are taken out.
         not_found: Ids that no record has.
         report: Whether to write a report.
-        root_hash: Of the new set once it is whole; empty before.
+        root_hash: Root hash of the new set once it is whole; empty before.
     """
 
     digest: str

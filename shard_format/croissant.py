@@ -21,6 +21,7 @@ import pyarrow as pa
 from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.damaged_records import Damage
 from shard_format.index import label_column, open_index
 from shard_format.manifest import Manifest, ShardInfo
 from shard_format.schema import Feature
@@ -63,7 +64,7 @@ def write_table(
 
     Args:
         index: The index of the split.
-        shards: Of the split.
+        shards: Shards of the split.
         labels: The features of the schema that are labels.
         target: The table.
         scratch: See `storage.create`.
@@ -86,8 +87,8 @@ def croissant_text(manifest: Manifest, tables: Tables) -> str:
     """The content of croissant.json.
 
     Args:
-        manifest: Of the set.
-        tables: Of every split with records.
+        manifest: Manifest of the set.
+        tables: Description of the table of every split with records.
     """
     filled = {name: split for name, split in manifest.splits.items() if split.records}
     records = ", ".join(f"{split.records:,} of {name}" for name, split in filled.items())
@@ -126,7 +127,7 @@ def write_croissant(
 
     Args:
         out: The set.
-        manifest: Of the set; need not be written.
+        manifest: Manifest of the set; need not be written.
         scratch_of: From a file to `scratch` of `storage.create`; by default none is given.
     """
     labels = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
@@ -144,36 +145,37 @@ def write_croissant(
     storage.write_bytes(target, text.encode(), durable=True, scratch=scratch)
 
 
-def find_problems(directory: Place, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yields (file, problem) of croissant.json and its tables; older sets have none of them."""
+def croissant_damages(directory: Place, manifest: Manifest) -> Iterator[Damage]:
+    """Yields damage of croissant.json and its tables; older sets have none of them."""
     files = {split: naming.table_file(split) for split in _filled(manifest)}
     there = {split for split, file in files.items() if storage.stat(directory / file) is not None}
     if storage.stat(directory / naming.CROISSANT) is None:
         if there:
-            yield naming.CROISSANT, "is missing"
+            yield Damage(naming.CROISSANT, "is missing")
         return
     text = storage.read_bytes(directory / naming.CROISSANT)
     shards = [shard.sha256 for split in manifest.splits.values() for shard in split.shards]
     if shards and not any(sha256.encode() in text for sha256 in shards):
-        yield naming.CROISSANT, "does not describe this set"  # so it says nothing of the tables
+        # So it says nothing of the tables.
+        yield Damage(naming.CROISSANT, "does not describe this set")
         return
     tables = {}
     for split, file in files.items():
         if split not in there:
-            yield file, "is missing"
+            yield Damage(file, "is missing")
             continue
         try:
-            found = _checksums(directory / file)
+            sums = _checksums(directory / file)
         except OSError as error:
-            yield file, f"cannot be read: {error.strerror}"
+            yield Damage(file, f"cannot be read: {error.strerror}")
             continue
         # A flipped bit of croissant.json is in one of them.
-        if found["sha256"].encode() not in text and found["md5"].encode() not in text:
-            yield file, f"does not match its SHA-256 in {naming.CROISSANT}"
+        if sums["sha256"].encode() not in text and sums["md5"].encode() not in text:
+            yield Damage(file, f"does not match its SHA-256 in {naming.CROISSANT}")
             continue
-        tables[split] = found | {"columns": _columns(directory / file)}
+        tables[split] = sums | {"columns": _columns(directory / file)}
     if len(tables) == len(files) and text != croissant_text(manifest, tables).encode():
-        yield naming.CROISSANT, "does not describe this set"
+        yield Damage(naming.CROISSANT, "does not describe this set")
 
 
 def _filled(manifest: Manifest) -> list[str]:
@@ -268,7 +270,7 @@ def _record_set(split: str, columns: pa.Schema) -> dict[str, Any]:
 
 def _field(split: str, field: pa.Field) -> dict[str, Any]:
     repeated = pa.types.is_list(field.type)
-    found = {
+    described = {
         "@type": "cr:Field",
         "@id": f"{split}/{field.name}",
         "name": field.name,
@@ -278,4 +280,4 @@ def _field(split: str, field: pa.Field) -> dict[str, Any]:
             "extract": {"column": field.name},
         },
     }
-    return found | ({"repeated": True} if repeated else {})
+    return described | ({"repeated": True} if repeated else {})

@@ -141,7 +141,7 @@ def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list
     Args:
         place: The index.
         shard_bytes: Size of every shard.
-        seed: Of the shuffle keys; None if they are not those of the record ids alone.
+        seed: Seed of the shuffle keys; None if they are not those of the record ids alone.
     """
     try:
         index = open_index(place)

@@ -68,7 +68,7 @@ class Refused(NamedTuple):
     Attributes:
         reason: Such as "truncated".
         records: Number of records in the whole quarantine.
-        record_id: Of the first one, in listing order.
+        record_id: Id of the first one, in listing order.
         label: Its class, or None.
         stage: See `RejectedRecord`.
         detail: What was found in it.

@@ -102,8 +102,8 @@ class Generation:
     """One build that a set with generations consists of.
 
     Attributes:
-        folder: Of its own shard set, relative to the set; empty for the first one.
-        root_hash: Of its own manifest.
+        folder: Folder of its own shard set, relative to the set; empty for the first one.
+        root_hash: Root hash of its own manifest.
         view: Root hash of the set when this was its newest generation; empty for the newest one,
             whose view is the manifest that says so.
     """
@@ -230,13 +230,13 @@ def load_manifest(directory: Place | str, generation: int | None = None) -> Mani
             "'shardmill log' lists them; 'shardmill compact' merges them into one."
         )
     place = directory / naming.view_file(generation)
-    found = _load(directory, place)
-    if found.root_hash != newest.generations[generation].view:
+    manifest = _load(directory, place)
+    if manifest.root_hash != newest.generations[generation].view:
         raise DamageError(
             f"{place} is not that of generation {generation}: its root hash is "
-            f"{found.root_hash}. {_RESTORE}"
+            f"{manifest.root_hash}. {_RESTORE}"
         )
-    return found
+    return manifest
 
 
 def manifest_with(directory: Place, root_hash: str) -> Manifest | None:
@@ -258,7 +258,7 @@ def cleaning_steps(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, "parameter=value, ...") of every step in order; empty if the config has no list.
 
     Args:
-        config: Of the manifest; "clean" is a list of {"step": name, parameter: value, ...}.
+        config: Options in the manifest; "clean" is a list of {"step": name, parameter: value, ...}.
     """
     steps = config.get("clean")
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
@@ -312,7 +312,7 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
 
     Args:
         text: The bytes.
-        path: Of the file, for messages.
+        path: Path of the file, for messages.
 
     Raises:
         ShardSetError: It is of another format version.

@@ -288,7 +288,7 @@ _options = object_of(
     {}, {name: list_of(text) for name in ("sources", "repaired", "notes")}, others=anything
 )
 
-# What any command uses of a build.json; the rest is shown at most. Raises `WrongType`.
+# What any command uses of a build.json; other keys are shown at most. Raises `WrongType`.
 check_build_types = object_of(
     {},
     {

@@ -18,7 +18,7 @@ REMOVED = "removed.txt"  # hashes of the records that the set keeps out
 REMOVED_COPY = "removed.copy.txt"  # the same: a repair cannot always have it otherwise
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
-REPORT = "report.html"  # derived from the rest, so the manifest does not name it
+REPORT = "report.html"  # derived from the other files, so the manifest does not name it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
 EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers

@@ -39,9 +39,9 @@ def read_tokenizer_file(place: Place) -> bytes:
         ValueError: It is above a bound.
         OSError: It cannot be read.
     """
-    found = storage.stat(place)
-    if found is not None and found.size > MOST_BYTES:
-        raise ValueError(f"it has {found.size:,} bytes, more than {MOST_BYTES:,}")
+    info = storage.stat(place)
+    if info is not None and info.size > MOST_BYTES:
+        raise ValueError(f"it has {info.size:,} bytes, more than {MOST_BYTES:,}")
     content = storage.read_bytes(place)
     check_tokenizer(content)
     return content

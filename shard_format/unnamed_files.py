@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import re
 from collections.abc import Collection, Iterator
@@ -31,7 +30,7 @@ class OwnSet(NamedTuple):
 
     Attributes:
         folder: Relative to the set; empty for the set itself.
-        manifest: Of the build.
+        manifest: Manifest of the build.
         manifest_file: Where that is, relative to the set.
         described: The root hash in a report of the folder.
         newest: The folder of the newest build, whose options say whether there is a report.
@@ -59,21 +58,17 @@ def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
             yield OwnSet(one.folder, own, file, described, manifest.generations[-1].folder, views)
 
 
-def own_damages(directory: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
+def own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
     """Yields damage of the files that the manifest of a build does not name, and of its own bytes.
 
+    Names are relative to the folder of the build.
+
     Args:
-        directory: The set.
+        base: The set.
         own: The build.
         read: Whether to read these files.
         is_strange: Whether most shards are of another set, so that the manifest is the wrong file.
     """
-    for damage in _own_damages(directory, own, read=read, is_strange=is_strange):
-        yield dataclasses.replace(damage, file=below(own.folder, damage.file))
-
-
-def _own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
-    """As `own_damages`, with names relative to the folder."""
     directory = base / own.folder if own.folder else base
     manifest = own.manifest
     build = CheckedBuild("", False, {})
@@ -153,7 +148,7 @@ def extra_files(
         directory: The set.
         manifest: Its manifest.
         absent: Names of files that a set may have, and this one lacks.
-        state: Of a compaction that is not at its end.
+        state: State of a compaction that is not at its end.
     """
     known = _known_names(manifest) - set(absent)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}

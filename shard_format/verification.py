@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from foundation.storage import Place
 from shard_format import naming
 from shard_format.checksums import OnBytes, file_sha256
 from shard_format.compaction import State, note_of, read_state
-from shard_format.croissant import find_problems
+from shard_format.croissant import croissant_damages
 from shard_format.damaged_records import (
     Damage,
     damaged_records,
@@ -63,7 +64,7 @@ class Verified(NamedTuple):
     """The result of a verification.
 
     Attributes:
-        manifest: Of the set.
+        manifest: Manifest of the set.
         damages: All that was found; an empty list means that nothing was.
         files_read: How many files were read.
         bytes_read: Their bytes.
@@ -175,11 +176,12 @@ def _unnamed_damages(
         elif storage.read_bytes(directory / file) != manifest.to_text().encode():
             yield Damage(file, f"must have the content of {naming.MANIFEST}")
     for own in own_sets(directory, manifest):
-        yield from own_damages(directory, own, read=read, is_strange=is_strange)
+        damages = own_damages(directory, own, read=read, is_strange=is_strange)
         if read:
             folder = directory / own.folder if own.folder else directory
-            for file, problem in find_problems(folder, own.manifest):
-                yield Damage(naming.below(own.folder, file), problem)
+            damages = itertools.chain(damages, croissant_damages(folder, own.manifest))
+        for damage in damages:
+            yield dataclasses.replace(damage, file=naming.below(own.folder, damage.file))
 
 
 def manifest_to_verify(directory: Place) -> Manifest:
@@ -354,8 +356,8 @@ class _Check:
         A reader by glob would take a shard for one of the set, and copies take room.
 
         Args:
-            stored: Of the set.
-            state: Of a compaction that is not at its end.
+            stored: Files in `fingerprints/`.
+            state: State of a compaction that is not at its end.
             read: Whether to compare contents with those of the set.
         """
         others = extra_files(self._directory, self._manifest, stored.absent, state)

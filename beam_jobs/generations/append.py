@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_jobs.build import (
     Build,
+    begin,
     has_report,
-    is_complete,
     locked_output,
     open_job,
 )
 from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds, publish
-from beam_jobs.job_context import JobContext
 from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
@@ -29,9 +27,8 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.publishing import recover
 from beam_jobs.run import run_build
 from beam_jobs.set_warnings import set_warnings
-from beam_jobs.stages.list import Listing, list_corpus
-from beam_jobs.staging.removed import collect_removed
-from beam_jobs.workspace import Workspace, write_json
+from beam_jobs.stages.list import Listing
+from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.options import declared, flag_of
 from foundation.storage import Place
@@ -54,10 +51,10 @@ class Appended(NamedTuple):
     """A generation that was appended, or was there already.
 
     Attributes:
-        number: Of the generation.
+        number: Number of the generation.
         out: The set.
         own: Manifest of the generation alone.
-        manifest: Of the set.
+        manifest: Manifest of the set.
         build: Content of the generation's build.json.
         ignored: Hidden files and entries that were not read.
         already_built: Whether the set had these sources before.
@@ -118,7 +115,14 @@ def append(
         for note in job.notes:
             on_note(note)
         with system_memory_pool(), locked_output(workspace, on_note):
-            build = _begin(context, on_progress)
+            unfinished = storage.is_folder(workspace.plan)
+            try:  # what another command left unpublished in its folder is built again
+                build = begin(context, lambda done: on_progress("list", done, 0), discard=True)
+            except (ShardmillError, OSError):
+                if not unfinished:
+                    _discard(workspace)
+                raise
+            on_progress("list", build.listing.items, build.listing.items)
             known = generation_with(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
@@ -174,7 +178,7 @@ def lock_of(base: Place, on_note: Callable[[str], None]) -> Iterator[None]:
 
 
 def check_appendable(base: Place, manifest: Manifest) -> None:
-    """Returns if records can be added to a set.
+    """Checks that records can be added to a set.
 
     Raises:
         InputError: It was built with an option that depends on all records.
@@ -227,24 +231,6 @@ def like_the_set(
 
 def _shown(value: Any) -> str:
     return "not given" if value is None else str(value)
-
-
-def _begin(context: JobContext, on_progress: OnProgress) -> Build:
-    """Lists the corpus; what another command left unpublished in its folder is built again."""
-    started, workspace = time.time(), context.workspace
-    unfinished = storage.is_folder(workspace.plan)
-    try:
-        workspace.create()
-        write_json(workspace, workspace.owner, context.run_id)
-        collect_removed(context.options, workspace)
-        listing = list_corpus(context, lambda done: on_progress("list", done, 0))
-        on_progress("list", listing.items, listing.items)
-        complete = is_complete(context, listing, discard=True)
-    except (ShardmillError, OSError):
-        if not unfinished:
-            _discard(workspace)
-        raise
-    return Build(listing, started, complete)
 
 
 def _discard(workspace: Workspace) -> None:

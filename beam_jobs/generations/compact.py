@@ -84,12 +84,12 @@ class Compacted(NamedTuple):
     """The result of `compact`.
 
     Attributes:
-        manifest: Of the set.
+        manifest: Manifest of the set.
         merged: Number of generations that were merged; 1 where there was nothing to merge.
         removed: Records taken out: kept ones, duplicates and rejected ones.
         not_found: Ids that no record of the set has, sorted.
         changed: Whether anything was written.
-        receipt: Of the removal, see `removal.receipt`; None if nothing was to be removed.
+        receipt: Receipt of the removal, see `removal.receipt`; None if nothing was to be removed.
     """
 
     manifest: Manifest

@@ -89,8 +89,8 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
 
     Args:
         base: The set.
-        manifest: Of it.
-        ids: Of the records.
+        manifest: Manifest of the set.
+        ids: Ids of the records.
     """
     wanted = pa.array(sorted(ids), pa.string())
     found: set[str] = set()

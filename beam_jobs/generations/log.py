@@ -18,10 +18,10 @@ class GenerationInfo(NamedTuple):
         started: When its build began, such as "2026-11-23T00:10:00Z"; empty if that is unknown.
         seconds: How long it took; None if that is unknown.
         sources: What was read; of a compacted set, by all builds that were merged.
-        ledger: Of its records.
+        ledger: Ledger of its records.
         records: Kept records by split.
-        bytes: Of its shards.
-        root_hash: Of its own manifest.
+        bytes: Total size of its shards.
+        root_hash: Root hash of its own manifest.
         view: Root hash of the set when it was the newest generation.
     """
 
@@ -48,7 +48,7 @@ def generations(directory: Place) -> list[GenerationInfo]:
         DamageError: A manifest is not what was written.
     """
     newest = load_manifest(directory)
-    found = []
+    infos = []
     views = [one.view for one in newest.generations[:-1]]
     folders = [one.folder for one in newest.generations] or [""]
     for number, (folder, view) in enumerate(zip(folders, [*views, newest.root_hash], strict=True)):
@@ -56,7 +56,7 @@ def generations(directory: Place) -> list[GenerationInfo]:
         own = load_manifest(place) if folder else load_manifest(directory, 0)
         build = load_build(place)
         sources = [source for one in merged_options(build) for source in known_sources(one)]
-        found.append(
+        infos.append(
             GenerationInfo(
                 number=number,
                 started=str(build.get("started", "")),
@@ -69,4 +69,4 @@ def generations(directory: Place) -> list[GenerationInfo]:
                 view=view,
             )
         )
-    return found
+    return infos

@@ -27,7 +27,7 @@ def removed_records(base: Place, manifest: Manifest, found: Found) -> RemovedRec
 
     Args:
         base: The set.
-        manifest: Of it.
+        manifest: Manifest of the set.
         found: The records.
     """
     ids = frozenset(map(id_digest, found.ids | found.equal))

@@ -19,7 +19,7 @@ from beam_jobs.moved_sources import known_sources, replayed_sources
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.quarantine import FILES, replay_options
-from beam_jobs.replacement import Replacement, replacement_at
+from beam_jobs.replacement import FolderReplacement, replacement_at
 from beam_jobs.run import preprocess
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
@@ -71,7 +71,7 @@ def replay_generations(
         build(out, resumes=False)
         return load_manifest(storage.place_of(out))
     replacement = replacement_at(directory)
-    if not isinstance(replacement, Replacement):
+    if not isinstance(replacement, FolderReplacement):
         raise UsageError(
             f"{directory} has several generations and is in an object store, where they are not "
             "built in their place. Pass --out with another place."
@@ -151,7 +151,7 @@ def _build_first(
         preprocess(job, (), on_progress, on_note)
 
 
-def _rename_builds(replacement: Replacement) -> None:
+def _rename_builds(replacement: FolderReplacement) -> None:
     """Writes into every build.json of a generation where it will be; `finish` does the first."""
     workspace = Workspace(replacement.new, None)
     workspace.create()

@@ -41,7 +41,7 @@ def publish(base: Place, number: int) -> Manifest:
 
     Args:
         base: The set, which must be locked.
-        number: Of the generation: one more than that of the newest.
+        number: Number of the generation: one more than that of the newest.
 
     Returns:
         The new manifest of the set.
@@ -75,7 +75,7 @@ def make_view(
 
     Args:
         base: The set.
-        number: Of the generation.
+        number: Number of the generation.
         before: The view of the generation before it.
         own: Manifest of the generation alone.
         home: The folder to write the index to.
@@ -199,8 +199,8 @@ def merged_statistics(parts: list[dict[str, Any]], index: pa.Table) -> dict[str,
     pixels and vocabulary, stays that of the first part.
 
     Args:
-        parts: Of the first build, then of the next one.
-        index: Of all records.
+        parts: Statistics of the first build, then of the next one.
+        index: Index of all records.
     """
     merged = {**_class_statistics(parts)}
     labels = [part["labels"] for part in parts if "labels" in part]

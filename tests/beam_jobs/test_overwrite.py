@@ -140,7 +140,7 @@ def test_a_build_that_fails_leaves_the_old_set(make_images, build, tmp_path):
     with pytest.raises(InputError, match=r"is rejected as"):
         build(corpus, on_bad="fail", overwrite=True)
     assert files(out) == before and verify(out)[1] == []
-    with replacement.Replacement(out).locked():
+    with replacement.FolderReplacement(out).locked():
         with pytest.raises(InputError, match="Another build is writing to"):
             build(corpus, overwrite=True)
 
@@ -164,8 +164,8 @@ def test_a_crash_before_any_change_of_the_end(exchanges, make_images, build, tmp
                 patch.setattr(replacement, "_exchange", lambda one, other: False)
             _crash_at(patch, crashes)
             try:
-                with replacement.Replacement(out).locked():
-                    replacement.Replacement(out).finish()
+                with replacement.FolderReplacement(out).locked():
+                    replacement.FolderReplacement(out).finish()
                 over = True
             except _Killed:
                 crashes += 1

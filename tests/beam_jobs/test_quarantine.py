@@ -98,7 +98,7 @@ def test_a_replay_is_the_build_that_never_failed(kind, build, tmp_path, with_sta
 
 
 def test_replays_add_up(damaged, build, tmp_path):
-    """Two files are mended first, the last one later; what was mended stays mended."""
+    """Two files are repaired first, the last one later; what was repaired stays repaired."""
     corpus, good, out = damaged
     names = sorted(good)
     for turn, some in enumerate((names[:2], names[2:])):
@@ -166,7 +166,7 @@ def test_long_names_are_cut_and_stay_apart():
     assert len(first.name.encode()) < 255
 
 
-def test_a_folder_that_mends_nothing_is_reported(damaged, tmp_path):
+def test_a_folder_that_repairs_nothing_is_reported(damaged, tmp_path):
     _, _, out = damaged
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x.jpg").write_bytes(b"x")

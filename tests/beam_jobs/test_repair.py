@@ -45,7 +45,7 @@ def flip(directory: Path, split: str = "train", row: int = 3) -> tuple[str, str]
     return file, found["record_id"]
 
 
-def _mend_all(built: Path, work: Path, names: list[str], seeds: range) -> None:
+def _repair_all(built: Path, work: Path, names: list[str], seeds: range) -> None:
     for seed in seeds:
         name = names[seed % len(names)]
         shutil.rmtree(work, ignore_errors=True)
@@ -59,14 +59,14 @@ def _mend_all(built: Path, work: Path, names: list[str], seeds: range) -> None:
 
 
 def test_damage_of_each_source_is_repaired(built, tmp_path):
-    _mend_all(built, tmp_path / "set", ["swap", "truncate", "extra-file"], range(3))
+    _repair_all(built, tmp_path / "set", ["swap", "truncate", "extra-file"], range(3))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_seeded_faults_are_repaired(built, tmp_path, name):
-    _mend_all(built, tmp_path / "set", [name], range(5))
+    _repair_all(built, tmp_path / "set", [name], range(5))
 
 
 def test_an_intact_set_is_left_alone(copy):

@@ -1,4 +1,4 @@
-"""Seeded damage to any file of sets of all shapes: each is found, and mended or named.
+"""Seeded damage to any file of sets of all shapes: each is found, and repaired or named.
 
 Never is a set smaller afterwards and taken for whole.
 """
@@ -152,7 +152,7 @@ def check(one: Built, work: Path, seed: str) -> tuple[str, str]:
     for name in {*files_of(one.directory), *files_of(work)}:
         if not name.endswith(OWN):
             assert (work / name).read_bytes() == (one.directory / name).read_bytes(), (what, name)
-    return "mended", what
+    return "repaired", what
 
 
 def check_all(one: Built, work: Path, seeds: list[str]) -> tuple[Counter[str], list[str]]:

@@ -16,7 +16,7 @@ from beam_jobs.generations.replay import replay_generations
 from beam_jobs.options import OPTIONS
 from beam_jobs.quarantine import replay_options
 from beam_jobs.repair import repair
-from beam_jobs.replacement import Replacement
+from beam_jobs.replacement import FolderReplacement
 from shard_format import DamageError, load_build, load_manifest, naming, verify
 from shard_format.removed_records import id_digest, read_removed, removed_files
 from tests.fixtures.generations import Killed
@@ -209,7 +209,7 @@ def test_lists_of_generations_are_joined(
 def test_a_kill_brings_nothing_back(lost, corpus, monkeypatch, records_of):
     """The new set was whole when its build was killed; then more was removed from the old one."""
     with monkeypatch.context() as patch:
-        patch.setattr(Replacement, "finish", lambda replacement: die())
+        patch.setattr(FolderReplacement, "finish", lambda replacement: die())
         with pytest.raises(Killed):
             overwrite(corpus, lost, resize="shorter:6")
     assert load_manifest(lost.with_name("set.new")).ledger.kept == 8
