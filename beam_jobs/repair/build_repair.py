@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.repair.finished import make_room
 from beam_jobs.repair.jobs import BuildJobs, RepairJob
-from beam_jobs.repair.read_items import ids_in, is_whole
+from beam_jobs.repair.read_items import ids_in, is_whole, record_ids
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
@@ -33,13 +33,14 @@ from shard_format import (
     Manifest,
     ShardmillError,
     file_info,
+    id_hash,
     load_build,
     load_manifest,
     naming,
 )
 from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
-from shard_format.dropped import duplicates_files, quarantine_files
+from shard_format.dropped import duplicates_files, quarantine_files, read_columns
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -174,17 +175,18 @@ class BuildRepair:
         why = below(self._folder, why)
         self._all.on_note(f"{why} needs a whole build next to the set, {room} as {what}")
         try:
-            self._run(jobs, self._removed_records(manifest))
+            self._run(jobs, manifest)
             self._built = load_manifest(self._set)
         except ShardmillError as error:
             self.reason = str(error)
         return self._built
 
-    def _run(self, jobs: Sequence[PreprocessOptions], removed: RemovedRecords | None) -> None:
+    def _run(self, jobs: Sequence[PreprocessOptions], manifest: Manifest | None) -> None:
         from beam_jobs.run import preprocess  # Beam, which repairs of single records lack
 
         if storage.stat(self._set / naming.MANIFEST):  # of a killed repair, from other sources
             storage.delete_tree(self._set)
+        removed = self._removed_records(manifest)
         changes: dict[str, Any] = {"out": str(self._set), "no_report": True, "keep_empty": True}
         if removed is not None:  # it has the ids of --exclude-ids too, whose file may have grown
             place = str(self._directory / naming.REMOVED)
@@ -196,25 +198,20 @@ class BuildRepair:
         for job in others:
             append(dataclasses.replace(job, append=True), on_progress=show)
         if self._jobs.is_compacted:
-            compact(self._set, () if removed is None else _removed_ids(self._set, removed))
+            if removed is not None:
+                ids = _listed_ids(self._set, removed)
+            else:
+                ids = _missing_ids(self._set, self._directory, manifest)
+            compact(self._set, ids)
 
     def _removed_records(self, manifest: Manifest | None) -> RemovedRecords | None:
-        """Returns the records that the build keeps out; None if there is no list of them.
-
-        Raises:
-            DamageError: The list of a compacted set is damaged, and so is its copy.
-        """
+        """Returns the records that the build keeps out; None if there is no whole list of them."""
         for name in (naming.REMOVED, naming.REMOVED_COPY):
             place = self._directory / name
             named = manifest.files.get(name) if manifest is not None else None
             with contextlib.suppress(OSError, DamageError):
                 if manifest is None or file_info(place) == named:
                     return parse_removed(storage.read_bytes(place), str(place))
-        if manifest is not None and naming.REMOVED in manifest.files and self._jobs.is_compacted:
-            raise DamageError(
-                f"{self._directory / naming.REMOVED} and its copy are damaged, so nothing says "
-                "which records were removed"
-            )
         return None
 
     def _why_other(self) -> str:
@@ -268,7 +265,6 @@ class BuildRepair:
         staging = storage.place_of(job.staging) if job is not None and job.staging else None
         work = Workspace(self._work / "records", staging)
         records = RecordRepair(self._directory, manifest, shards, work)
-        records.take_copies()
         reason = self.reason
         if records.missing and has_own_records(manifest):
             if job is None:
@@ -385,10 +381,40 @@ class BuildRepair:
         self.repaired.append(below(self._folder, name))
 
 
-def _removed_ids(rebuilt: Place, removed: RemovedRecords) -> list[str]:
+def _listed_ids(rebuilt: Place, removed: RemovedRecords) -> list[str]:
     """Returns the ids of removed records, from the builds that had them."""
+    return sorted(name for _, name in _ids_of(rebuilt) if removed.has_id(name))
+
+
+def _missing_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> list[str]:
+    """Returns the ids that a compacted set lacks: without a list they were removed.
+
+    Raises:
+        DamageError: The set lacks other records than were removed.
+    """
+    known = set(record_ids(directory).records.tolist())
     view = load_manifest(rebuilt)
-    indexes = [view.index_file(split) for split in view.splits]
-    files = [*indexes, *quarantine_files(view), *duplicates_files(view)]
-    columns = (ids for file in files for ids in ids_in(rebuilt, file))
-    return sorted({name for ids in columns for name in ids.to_pylist() if removed.has_id(name)})
+    missing = {(file, name) for file, name in _ids_of(rebuilt) if id_hash(name) not in known}
+    ids = {name for _, name in missing}
+    indexes = set(map(view.index_file, view.splits))
+    kept = {name for file, name in missing if file in indexes}
+    if manifest is not None and view.ledger.kept - manifest.ledger.kept != len(kept):
+        raise DamageError(
+            f"{view.ledger.kept - manifest.ledger.kept:,} of {view.ledger.kept:,} records were "
+            f"removed from {directory}, and its whole files do not say which"
+        )
+    # Duplicates of a removed record lose their rows, whether they are removed or not.
+    for file in duplicates_files(view):
+        for batch in read_columns(rebuilt, file, ["record_id", "kept_id", "dropped"]):
+            rows = batch.filter(batch["dropped"]).to_pylist()
+            ids -= {row["record_id"] for row in rows if row["kept_id"] in kept}
+    return sorted(ids)
+
+
+def _ids_of(directory: Place) -> Iterator[tuple[str, str]]:
+    """Yields (file, id) of all records that a set has read."""
+    view = load_manifest(directory)
+    indexes = map(view.index_file, view.splits)
+    for file in (*indexes, *quarantine_files(view), *duplicates_files(view)):
+        for ids in ids_in(directory, file):
+            yield from ((file, name) for name in ids.to_pylist())

@@ -7,13 +7,13 @@ The view of a generation, its manifest and index of all records so far, is compu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from beam_jobs.generations.views import make_view
 from beam_jobs.repair.build_repair import BuildRepair
 from beam_jobs.repair.finished import make_room
 from beam_jobs.repair.jobs import RepairJob
 from foundation import storage
+from foundation.storage import Place
 from shard_format import Generation, InputError, Manifest, naming, parse_manifest
 from shard_format.expected_files import Expected
 
@@ -76,28 +76,10 @@ def _own_manifest(
     """Returns the manifest of a generation alone; None if it cannot be restored."""
     folder = naming.generation_folder(number)
     file = naming.below(folder, naming.MANIFEST) if number else naming.view_file(0)
-    place = job.directory / file
     if file not in names:
-        return parse_manifest(storage.read_bytes(place), str(place))
+        return parse_manifest(storage.read_bytes(job.directory / file), str(job.directory / file))
     built = part.built(None, one.root_hash, naming.MANIFEST)
-    if built is None or not _install(job, file, manifest.files, built, part):
-        return None
-    return built
-
-
-def _install(
-    job: RepairJob,
-    file: str,
-    files: Mapping[str, Mapping[str, Any]],
-    content: Manifest,
-    part: BuildRepair,
-) -> bool:
-    wanted = Expected(file, **files[file])
-    if not job.finished.write(wanted, [content.to_text().encode()]):
-        return False
-    job.finished.replace([wanted], job.directory)
-    part.repaired.append(file)
-    return True
+    return built if built is not None and _take(job, manifest, {file: built}, part) else None
 
 
 def _repair_view(
@@ -123,35 +105,45 @@ def _repair_view(
     file, home = naming.view_file(number), naming.view_folder(number)
     damaged = {name for name in names if name == file or name.startswith(f"{home}/")}
     is_newest = number == manifest.newest
+    if is_newest and file in damaged:  # the one file that the manifest does not name
+        make_room(job.directory / file)
+        storage.write_bytes(job.directory / file, manifest.to_text().encode(), durable=True)
+        part.repaired.append(file)
+        damaged.remove(file)
     if not damaged:
         place = job.directory / file
         return manifest if is_newest else parse_manifest(storage.read_bytes(place), str(place))
-    if damaged == {file} and is_newest:
-        _write(job, file, manifest)
-        part.repaired.append(file)
-        return manifest
     if any(one.file.startswith(naming.INDEX_DIR) for one in part.unrecovered):
         return None
     work = job.work / f"view-{number:04d}"
     view = make_view(job.directory, number, before, own, work)
-    if is_newest:
-        if view.root_hash != manifest.root_hash:
-            return None
-        if file in damaged:
-            _write(job, file, manifest)
-            part.repaired.append(file)
-    elif file in damaged and not _install(job, file, manifest.files, view, part):
-        return None
+    contents: dict[str, Manifest | Place] = {
+        name: view if name == file else work / name.removeprefix(f"{home}/")
+        for name in sorted(damaged)
+    }
+    return view if _take(job, manifest, contents, part) else None
+
+
+def _take(
+    job: RepairJob, manifest: Manifest, contents: Mapping[str, Manifest | Place], part: BuildRepair
+) -> bool:
+    """Replaces files whose new content has their SHA-256; returns whether all have been replaced.
+
+    Args:
+        job: Common state of the repair.
+        manifest: Manifest of the newest view, which names the files.
+        contents: Manifests, and files to copy, by the name of the file to replace.
+        part: Repair of the generation.
+    """
     ready = []
-    for name in sorted(damaged - {file}):
+    for name, content in contents.items():
         wanted = Expected(name, **manifest.files[name])
-        if job.finished.copy(wanted, work / name.removeprefix(f"{home}/")):
+        if isinstance(content, Manifest):
+            is_right = job.finished.write(wanted, [content.to_text().encode()])
+        else:
+            is_right = job.finished.copy(wanted, content)
+        if is_right:
             ready.append(wanted)
     job.finished.replace(ready, job.directory)
     part.repaired += [one.file for one in ready]
-    return view if len(ready) == len(damaged - {file}) else None
-
-
-def _write(job: RepairJob, file: str, content: Manifest) -> None:
-    make_room(job.directory / file)
-    storage.write_bytes(job.directory / file, content.to_text().encode(), durable=True)
+    return len(ready) == len(contents)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from beam_jobs.generations.views import make_view
+from beam_jobs.repair.read_items import is_whole
 from foundation import storage
 from foundation.storage import Place
-from shard_format import DamageError, Manifest, ShardmillError, file_sha256, naming, parse_manifest
+from shard_format import DamageError, Manifest, ShardmillError, naming, parse_manifest
 from shard_format.checksums import described_set
-from shard_format.expected_files import whole_build
+from shard_format.expected_files import Expected, whole_build
 from shard_format.generation_folders import generation_numbers, is_unfinished
 from shard_format.naming import below
 
@@ -61,16 +62,10 @@ def _next_view(directory: Place, number: int, before: Manifest, work: Place) -> 
     for home, manifest in (("", before), (folder, own)):
         for split in manifest.splits:
             file = manifest.index_file(split)
-            if not _is_whole(directory / below(home, file), manifest.files[file]["sha256"]):
-                raise _lost(directory, f"{directory / below(home, file)} is missing or damaged")
+            index = Expected(below(home, file), **manifest.files[file])
+            if not is_whole(directory, index):
+                raise _lost(directory, f"{directory / index.file} is missing or damaged")
     return make_view(directory, number, before, own, work)
-
-
-def _is_whole(place: Place, sha256: str) -> bool:
-    try:
-        return file_sha256(place) == sha256
-    except OSError:
-        return False
 
 
 def _check_report(directory: Place, view: Manifest) -> None:

@@ -76,13 +76,13 @@ def items_of_build(
     known = _known_items(directory)
     if len(known) and np.isin(known, listed).all():
         return directory / naming.READ_ITEMS
-    records, begins = _record_ids(directory)
+    records, begins = record_ids(directory)
     chosen = np.isin(listed, known) | np.isin(items, begins)
     is_all = 0 < len(known) <= chosen.sum()
     is_partial = read is None or len(records) < read
     if not is_all and (is_partial or MERGED_KEY in whole_build(directory)):
         # Some ids are in damaged files alone, or were removed: all that no other build has read.
-        elsewhere = [_record_ids(other).begins for other in others]
+        elsewhere = [record_ids(other).begins for other in others]
         chosen |= ~np.isin(items, np.concatenate([np.zeros(0, np.uint64), *elsewhere]))
     if not chosen.any():
         raise InputError(
@@ -141,7 +141,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
             yield table.read(["record_id"])[0]
 
 
-def _record_ids(directory: Place) -> RecordIds:
+def record_ids(directory: Place) -> RecordIds:
     """Returns the ids of the records that a build has read, as far as files can be read."""
     folders = (naming.INDEX_DIR, naming.QUARANTINE_DIR)
     files = [naming.DUPLICATES, naming.STORED_RECORDS] + [

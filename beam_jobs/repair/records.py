@@ -35,7 +35,6 @@ from foundation.machine import usable_cores
 from foundation.storage import Place
 from shard_format import (
     LABELS_FIELD,
-    DamageError,
     Manifest,
     ShardmillError,
     encode_features,
@@ -49,6 +48,7 @@ from shard_format.damaged_records import rows_of_shard, whole_frames
 from shard_format.expected_files import Expected
 
 OnBytes = Callable[[int, int], None]
+_Row = dict[str, Any]  # of an index
 
 
 class LostRecord(NamedTuple):
@@ -65,20 +65,6 @@ class LostRecord(NamedTuple):
     offset: int
     record_id: str
     why: str
-
-
-class _DamagedRecord(NamedTuple):
-    """A damaged record of a shard.
-
-    Attributes:
-        shard: Position of the shard in the list of damaged shards.
-        number: Position of the record in the shard.
-        values: Row of the index.
-    """
-
-    shard: int
-    number: int
-    values: dict[str, Any]
 
 
 def has_own_records(manifest: Manifest) -> bool:
@@ -102,35 +88,32 @@ class RecordRepair:
     ) -> None:
         self._directory = directory
         self._manifest = manifest
-        self._shards = shards
         self._workspace = workspace
-        self._rows = [self._rows_of(one) for one in shards]
-        self._wanted: dict[str, list[_DamagedRecord]] = {}  # by record id
-        self._restored: dict[tuple[int, int], tuple[int, int]] = {}  # -> (begin, size) in the spool
+        self._shards: list[tuple[Expected, pa.Table, list[_Row]]] = []  # with index, damaged rows
+        self._wanted: dict[str, tuple[str, _Row]] = {}  # by record id: split, row of the index
+        self._restored: dict[str, tuple[int, int]] = {}  # record id -> (begin, size) in the spool
         self._changed: set[str] = set()  # ids whose source gives other bytes
         self._lock = threading.Lock()
         workspace.create()
         self._spool = workspace.scratch_file()
         self._spool.touch()
-        for number, one in enumerate(shards):
-            self._find_damaged(number, directory / one.file)
-        self.missing = set(self._wanted)  # ids of records that were not found yet
+        for one in shards:
+            rows = rows_of_shard(open_index(directory / naming.index_file(one.split)), one.number)
+            frames = enumerate(self._frames(one, rows))
+            numbers = [number for number, whole in frames if not isinstance(whole, bytes)]
+            damaged = rows.take(pa.array(numbers, pa.int64())).to_pylist()
+            self._shards.append((one, rows, damaged))
+            self._wanted |= {row["record_id"]: (one.split, row) for row in damaged}
         self._ids = pa.array(sorted(self._wanted), pa.string())
 
-    def _rows_of(self, one: Expected) -> pa.Table:
-        index = open_index(self._directory / naming.index_file(one.split))
-        return rows_of_shard(index, one.number)
+    @property
+    def missing(self) -> set[str]:
+        """Ids of records that were not found yet."""
+        return self._wanted.keys() - self._restored.keys()
 
-    def _find_damaged(self, shard: int, place: Place) -> None:
-        rows = self._rows[shard]
-        for number, whole in enumerate(self._frames(place, rows)):
-            if not isinstance(whole, bytes):
-                values = rows.slice(number, 1).to_pylist()[0]
-                row = _DamagedRecord(shard, number, values)
-                self._wanted.setdefault(values["record_id"], []).append(row)
-
-    def _frames(self, place: Place, rows: pa.Table) -> Iterator[bytes | str]:
+    def _frames(self, one: Expected, rows: pa.Table) -> Iterator[bytes | str]:
         """Yields the frames of a shard; for each that is damaged, a description of the damage."""
+        place = self._directory / one.file
         try:
             if storage.stat(place) is None:
                 yield from ["the file is missing"] * len(rows)
@@ -138,37 +121,6 @@ class RecordRepair:
             yield from whole_frames(place, rows)
         except OSError as error:
             yield from [str(error.strerror)] * len(rows)
-
-    def take_copies(self) -> None:
-        """Takes records that have a copy in another shard, by --balance oversample."""
-        if self._manifest.config.get("balance", "none") != "oversample":
-            return
-        damaged = {one.file for one in self._shards}
-        for split, info in self._manifest.splits.items():
-            index = open_index(self._directory / naming.index_file(split))
-            rows = index.filter(pc.is_in(index["record_id"], value_set=self._ids))
-            for row in rows.select(["shard", "offset", "length", "record_id"]).to_pylist():
-                file = info.shards[row["shard"]].file
-                if file in damaged:
-                    continue
-                place = self._directory / file
-                framed = storage.read_range(place, row["offset"], row["length"])
-                try:
-                    unframe(framed, str(place))
-                except DamageError:
-                    continue
-                for one in self._wanted[row["record_id"]]:
-                    if one.values["length"] == len(framed):
-                        self._keep(one, framed)
-
-    def _keep(self, row: _DamagedRecord, framed: bytes) -> None:
-        record_id = row.values["record_id"]
-        with self._lock, self._spool.open("ab") as file:
-            self._restored[row.shard, row.number] = (file.tell(), len(framed))
-            file.write(framed)
-            rows = self._wanted[record_id]
-            if all((one.shard, one.number) in self._restored for one in rows):
-                self.missing.discard(record_id)
 
     # From the corpus
 
@@ -258,35 +210,27 @@ class RecordRepair:
         ranges = zip(int64(table["offset"]).tolist(), int64(table["length"]).tolist(), strict=True)
         staged = storage.read_ranges(files["tfrecord"], ranges)
         for number, framed in enumerate(staged):
-            if ids[number] not in self.missing:
+            if ids[number] in self._restored:
                 continue
+            split, row = self._wanted[ids[number]]
+            builder = record_type.example_builder(self._workspace, split)
             payload = unframe(framed, str(files["tfrecord"]))
-            for row in self._wanted[ids[number]]:
-                self._take(row, payload, prints[number], table.slice(number, 1), record_type)
+            record = StagedRecord(0, payload, self._labels(row))
+            (built,) = builder.build(table.slice(number, 1), iter([record]))
+            framed = frame(built.example)
+            if prints[number] != row["fingerprint"] or len(framed) != row["length"]:
+                self._changed.add(ids[number])
+                continue
+            with self._lock, self._spool.open("ab") as file:
+                self._restored[ids[number]] = (file.tell(), len(framed))
+                file.write(framed)
 
-    def _take(
-        self,
-        row: _DamagedRecord,
-        payload: bytes,
-        print_: bytes,
-        table: pa.Table,
-        record_type: RecordType,
-    ) -> None:
-        builder = record_type.example_builder(self._workspace, self._shards[row.shard].split)
-        record = StagedRecord(0, payload, self._labels(row.values))
-        (built,) = builder.build(table, iter([record]))
-        framed = frame(built.example)
-        if print_ == row.values["fingerprint"] and len(framed) == row.values["length"]:
-            self._keep(row, framed)
-        else:
-            self._changed.add(row.values["record_id"])
-
-    def _labels(self, values: dict[str, Any]) -> bytes:
+    def _labels(self, row: _Row) -> bytes:
         """Returns the encoded labels of a record, as the index has them."""
         entries = b""
         for feature in label_features(self._manifest.schema):
             column = LABELS_FIELD.name if feature.shape else label_column(feature.name)
-            value = values.get(column)
+            value = row.get(column)
             if value is not None:
                 value = tuple(value) if feature.shape else value
                 entries += encode_features([feature], {feature.name: value})
@@ -307,36 +251,29 @@ class RecordRepair:
             The shards that are ready, and the records that the others lack.
         """
         ready, lost = [], []
-        by_shard: dict[int, list[_DamagedRecord]] = {
-            number: [] for number in range(len(self._shards))
-        }
-        for same in self._wanted.values():
-            for row in same:
-                by_shard[row.shard].append(row)
-        for number, one in enumerate(self._shards):
-            rows = by_shard[number]
-            lacks = [row for row in rows if row.values["record_id"] in self.missing]
-            if not lacks and finished.write(one, self._joined(number)):
+        for one, rows, damaged in self._shards:
+            lacks = [row for row in damaged if row["record_id"] not in self._restored]
+            if not lacks and finished.write(one, self._joined(one, rows)):
                 ready.append(one)
                 continue
-            for row in sorted(lacks or rows, key=lambda row: row.number):
-                record_id = row.values["record_id"]
-                why = self._why(record_id, reason, is_complete=not lacks)
-                lost.append(LostRecord(one.file, row.values["offset"], record_id, why))
+            for row in lacks or damaged:
+                why = reason or "no source has it any more"
+                if not lacks or row["record_id"] in self._changed:
+                    why = (
+                        "its source gives other bytes now: it was changed, or libraries were "
+                        "updated"
+                    )
+                lost.append(LostRecord(one.file, row["offset"], row["record_id"], why))
         return ready, lost
 
-    def _joined(self, number: int) -> Iterator[bytes]:
-        rows, place = self._rows[number], self._directory / self._shards[number].file
+    def _joined(self, one: Expected, rows: pa.Table) -> Iterator[bytes]:
+        """Yields the frames of a shard, those that are damaged as they were restored."""
+        ids = rows["record_id"].to_pylist()
         with self._spool.open("rb") as spool:
-            for row, whole in enumerate(self._frames(place, rows)):
-                if (number, row) in self._restored:
-                    begin, size = self._restored[number, row]
+            for record_id, whole in zip(ids, self._frames(one, rows), strict=True):
+                if isinstance(whole, bytes):
+                    yield whole
+                elif record_id in self._restored:
+                    begin, size = self._restored[record_id]
                     spool.seek(begin)
                     yield spool.read(size)
-                elif isinstance(whole, bytes):
-                    yield whole
-
-    def _why(self, record_id: str, reason: str, *, is_complete: bool) -> str:
-        if is_complete or record_id in self._changed:
-            return "its source gives other bytes now: it was changed, or libraries were updated"
-        return reason or "no source has it any more"

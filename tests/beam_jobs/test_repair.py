@@ -138,24 +138,6 @@ def test_staged_units_are_enough(tmp_path):
     assert contents(tmp_path / "set") == whole
 
 
-@pytest.mark.proof
-def test_a_copy_of_an_oversampled_record_is_enough(tmp_path):
-    corpus = make_corpus("image", tmp_path / "corpus", records=25)
-    for path in sorted((corpus / "class2").iterdir())[2:]:
-        path.unlink()
-    preprocess(job("image", corpus, tmp_path / "set", balance="oversample"))
-    index = open_index(tmp_path / "set" / naming.index_file("train"))
-    rows = index.to_pylist()
-    ids = [row["record_id"] for row in rows]
-    shards = {name: {row["shard"] for row in rows if row["record_id"] == name} for name in ids}
-    row = next(row for row, name in enumerate(ids) if len(shards[name]) == 2)
-    whole = contents(tmp_path / "set")
-    flip(tmp_path / "set", row=row)
-    shutil.rmtree(corpus)
-    assert repair(tmp_path / "set").left == []
-    assert contents(tmp_path / "set") == whole
-
-
 def test_a_manifest_without_its_build_cannot_be_had(copy):
     (copy / naming.MANIFEST).write_text("{")
     (copy / naming.BUILD).write_text("{")

@@ -192,7 +192,7 @@ def test_files_of_all_records_of_a_compacted_set(grown, tmp_path, moved, removed
         check_same(grown, tmp_path / "whole")
 
 
-def test_removed_records_that_no_list_has_are_named(grown, tmp_path):
+def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     compact(grown, ["c0/one4.jpg"])
     names = [naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")]
     expected = files_of(grown)
@@ -205,7 +205,7 @@ def test_removed_records_that_no_list_has_are_named(grown, tmp_path):
         (grown / name).unlink()
     before = files_of(grown)
     done = repair(grown)
-    assert "its copy are damaged, so nothing says which records were removed" in done.reason
+    assert "1 of 24 records were removed from" in done.reason
     assert {one.file for one in done.left} >= {naming.index_file("train"), naming.STORED_RECORDS}
     assert files_of(grown) == before
 
