@@ -22,19 +22,15 @@ def merged_options(build: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         build: The content of its build.json, or of one to merge.
     """
-    merged = build.get(MERGED_KEY)
-    if isinstance(merged, list):
-        return [one for one in merged if isinstance(one, dict)]
+    if MERGED_KEY in build:
+        return list(build[MERGED_KEY])
     options = build.get("options")
-    if not isinstance(options, Mapping):
-        return []
-    return [{name: options[name] for name in OF_SOURCES if name in options}]
+    return [{name: options[name] for name in OF_SOURCES if name in options}] if options else []
 
 
 def known_sources(options: Mapping[str, Any] | None) -> list[str]:
     """The sources in the options of a build."""
-    known = options.get("sources") if isinstance(options, Mapping) else None
-    return [str(source) for source in known] if isinstance(known, list | tuple) else []
+    return list((options or {}).get("sources", ()))
 
 
 def located(known: Sequence[str], given: Sequence[str]) -> tuple[list[str], list[str]]:

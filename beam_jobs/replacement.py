@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beam_jobs.publishing import abandon, publish_set, target_of, write_state
-from beam_jobs.workspace import Workspace, read_json
+from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
-from shard_format import InputError, load_build, load_manifest, naming
+from shard_format import Generation, InputError, load_build, load_manifest, naming
 from shard_format.checksums import build_text
 from shard_format.compaction import REPLACEMENT, State, read_state
 
@@ -73,12 +73,7 @@ class FolderReplacement:
 
     def finish(self) -> None:
         """Gives the new set its name, and deletes the old one."""
-        build = read_json(self.new / naming.BUILD) or {}
-        if "options" in build:
-            build["options"]["out"] = str(self.directory)
-            with Workspace(self.new, None).write(self.new / naming.BUILD, durable=True) as file:
-                # That of a set with generations belongs to the manifest of the first one.
-                file.write(build_text(build, load_manifest(self.new, 0)))
+        _name_final_place(self.new, self.directory)
         (self.directory / naming.WORK_DIR / _MARK).touch()
         if not _exchange(self.new, self.directory):
             before = self.new / naming.WORK_DIR / _BEFORE
@@ -163,10 +158,8 @@ class ReplacementInStore:
 
     def finish(self) -> None:
         """Gives the new set its place, and deletes the old one."""
-        manifest, build = load_manifest(self.new), load_build(self.new)
-        if "options" in build:
-            build["options"]["out"] = str(self.directory)
-            storage.write_bytes(self.new / naming.BUILD, build_text(build, manifest))
+        _name_final_place(self.new, self.directory)
+        manifest = load_manifest(self.new)
         report = storage.stat(self.new / naming.REPORT) is not None
         state = State(REPLACEMENT, 1, 0, [], report, manifest.root_hash)
         write_state(self.directory, state)
@@ -185,6 +178,24 @@ def replacement_at(out: Place) -> FolderReplacement | ReplacementInStore | None:
         replacement.recover()
         return replacement if (replacement.directory / naming.MANIFEST).exists() else None
     return ReplacementInStore(out) if storage.stat(out / naming.MANIFEST) is not None else None
+
+
+def _name_final_place(new: Place, final: Place) -> None:
+    """Writes into build.json of a set, and of each of its generations, where it will be."""
+    workspace = Workspace(new, None)
+    workspace.create()
+    for one in load_manifest(new).generations or (Generation("", "", ""),):
+        place = new / one.folder if one.folder else new
+        build = load_build(place)
+        if "options" not in build:
+            continue
+        build["options"]["out"] = str(final / one.folder if one.folder else final)
+        if one.folder:
+            build["options"]["base"] = str(final)
+        # That of a set with generations belongs to the manifest of the first one.
+        manifest = load_manifest(place) if one.folder else load_manifest(new, 0)
+        with workspace.write(place / naming.BUILD, durable=True) as file:
+            file.write(build_text(build, manifest))
 
 
 def _exchange(one: Path, other: Path) -> bool:

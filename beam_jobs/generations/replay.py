@@ -7,10 +7,8 @@ that rejected them, and the result is that of builds and appends that never fail
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.corpus.replacements import original_path
@@ -22,11 +20,9 @@ from beam_jobs.quarantine import FILES, replay_options
 from beam_jobs.replacement import FolderReplacement, replacement_at
 from beam_jobs.run import preprocess
 from beam_jobs.staging.removed import removed_lists
-from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
-from shard_format.checksums import build_text
 from shard_format.dropped import read_rejected
 
 
@@ -78,7 +74,6 @@ def replay_generations(
         )
     with replacement.locked():
         build(str(replacement.new), resumes=True)
-        _rename_builds(replacement)
         replacement.finish()
     return load_manifest(directory)
 
@@ -149,18 +144,3 @@ def _build_first(
             raise
         storage.delete_tree(storage.place_of(job.out))
         preprocess(job, (), on_progress, on_note)
-
-
-def _rename_builds(replacement: FolderReplacement) -> None:
-    """Writes into every build.json of a generation where it will be; `finish` does the first."""
-    workspace = Workspace(replacement.new, None)
-    workspace.create()
-    for one in load_manifest(replacement.new).generations[1:]:
-        folder: Path = replacement.new / one.folder
-        build = load_build(folder)
-        with contextlib.suppress(KeyError):
-            build["options"]["out"] = str(replacement.directory / one.folder)
-            build["options"]["base"] = str(replacement.directory)
-            content = build_text(build, load_manifest(folder))
-            with workspace.write(folder / naming.BUILD, durable=True) as file:
-                file.write(content)

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 from beam_jobs.build import open_job
 from beam_jobs.like import options_of_config
-from beam_jobs.moved_sources import MERGED_KEY, OF_SOURCES, merged_options, sources_now
+from beam_jobs.moved_sources import (
+    MERGED_KEY,
+    OF_SOURCES,
+    known_sources,
+    merged_options,
+    sources_now,
+)
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
@@ -82,16 +88,14 @@ class BuildJobs:
             manifest: Manifest of the build; None if it is damaged, and then build.json must be
                 whole.
         """
-        saved = load_build(self._directory).get("options")
-        given: list[Mapping[str, Any]] = [saved] if isinstance(saved, dict) else []
+        build = whole_build if manifest is None else load_build
+        saved = build(self._directory).get("options", {})
+        given: list[Mapping[str, Any]] = [saved]
         sources = self._sources()
-        if manifest is None:
-            given = given if whole_build(self._directory) else []
-        else:
-            before = given[0] if given else {}
+        if manifest is not None:
             of_config = options_of_config(manifest.config)
-            given += [_as_in(manifest, before), _as_in(manifest, of_config)]
-            sources = sources or tuple(before.get("sources") or ())
+            given += [_as_in(manifest, saved), _as_in(manifest, of_config)]
+            sources = sources or known_sources(saved)
         for values in given:
             job = _job(values, self._directory, sources)
             if job is not None and (manifest is None or _agrees(job, manifest)):
@@ -150,7 +154,7 @@ class BuildJobs:
 
     def why_none(self, manifest: Manifest | None) -> str:
         """Returns why there are no options of the build."""
-        known = isinstance(load_build(self._directory).get("options"), dict)
+        known = load_build(self._directory).get("options")
         if known or (manifest is not None and options_of_config(manifest.config)):
             return "no source is known; name SRC"
         return (
