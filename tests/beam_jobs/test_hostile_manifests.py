@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import reader
-from beam_jobs.generations import settling
+from beam_jobs import publishing
 from beam_jobs.generations.append import append
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
@@ -60,7 +60,7 @@ def hostile_sets(tmp_path_factory):
         append(job(kind, more, root / f"{kind}-2", append=True, id_prefix="more", **own), given)
         shutil.copytree(root / f"{kind}-2", root / f"{kind}-moving")
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(settling, "_give_name", _die)
+            patch.setattr(publishing, "_give_name", _die)
             compact(root / f"{kind}-moving")
     return root
 

@@ -125,7 +125,7 @@ def generation_note(
     return [
         f"--balance oversample makes the classes of this generation equal; {lacking} of "
         f"{len(counts)} classes have no new training record, and fall {counts.max():,} records "
-        "behind until 'shardmill compact'"
+        "behind until the set is built again"
     ]
 
 
