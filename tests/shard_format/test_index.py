@@ -1,7 +1,8 @@
-"""The index of a split: its bytes."""
+"""The index of a split: its bytes, and counts of the values of a column."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shard_format import IndexWriter, index_schema, open_index
+from shard_format.index import count_values
 
 
 def _rows(count: int) -> pa.Table:
@@ -51,3 +53,17 @@ def test_the_bytes_depend_on_the_values_alone(
         fresh.append(pa.Table.from_pylist(own.to_pylist(), schema=rows.schema))
         start += size
     assert _bytes(folder, slices) == _bytes(folder, chunked) == _bytes(folder, fresh)
+
+
+@given(st.lists(st.lists(st.sampled_from(["en", "de", "", None]), max_size=9), max_size=5))
+def test_counts_are_those_of_all_batches(batches):
+    chunks = [pa.array(batch, pa.string()) for batch in batches]
+    table = pa.table({"language": pa.chunked_array(chunks, pa.string())})
+    counts = count_values(table, "language")
+    assert counts == Counter(value for batch in batches for value in batch)
+    assert list(counts.values()) == sorted(counts.values(), reverse=True)
+
+
+def test_a_column_that_is_not_there_or_no_text():
+    table = pa.table({"chars": [1, 2]})
+    assert count_values(table, "chars") == count_values(table, "language") == {}
