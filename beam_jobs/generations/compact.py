@@ -146,7 +146,9 @@ def compact(
             state = None
         before = publish_finished(base, on_note)
         config = before.config
-        if not {"seed", "shard_size"} <= config.keys():
+        vocabulary = config.get("vocabulary") or {}
+        has_end = not config.get("pack") or vocabulary.get("end") is not None
+        if not {"seed", "shard_size"} <= config.keys() or not has_end:
             raise InputError(f"{base} does not say how it was built. Build the set again.")
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
@@ -290,10 +292,11 @@ def _write_split(
     info = before.splits[name]
     rows = open_index(base / before.index_file(name))
     sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
+    is_packed = "documents" in rows.column_names
     sort_keys = [("key", "ascending")]
-    if not before.config.get("pack"):
+    if not is_packed:
         sort_keys.append(("record_id", "ascending"))  # those of sequences are no order
-    if ids and before.config.get("pack"):
+    if ids and is_packed:
         changed = workspace.scratch_file()
         rows = without_documents(rows, sources, ids, before, changed)
         sources.append(_ShardSource(changed, 0, lambda: None, None))
@@ -451,8 +454,8 @@ def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[
             continue
         if name == "pixels":
             value = merge_pixels(columns)
-        elif name == "packing":
-            value = packing_statistics(index, int(manifest.config["pack"]))
+        elif name == "packing" and "documents" in index.column_names:
+            value = packing_statistics(index, int(manifest.config.get("pack") or 0))
         elif isinstance(value, dict) and "histogram" in value and name in index.column_names:
             value = summarize(int64(index[name].drop_null()))
         if value:

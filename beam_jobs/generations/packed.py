@@ -51,7 +51,7 @@ def without_documents(
     rows = rows.take(pa.array(changed))
     config = manifest.config
     vocabulary = config["vocabulary"]
-    pad = vocabulary["end"] if vocabulary["pad"] is None else vocabulary["pad"]
+    pad = vocabulary["end"] if vocabulary.get("pad") is None else vocabulary["pad"]
     packing = PACKINGS["concat"]  # which documents share a sequence is known
     packer = SequencePacker(manifest.schema.features, packing, int(config["pack"]), int(pad))
     written: list[dict[str, Any]] = []

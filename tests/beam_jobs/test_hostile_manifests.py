@@ -257,13 +257,16 @@ def test_a_generation_elsewhere_is_not_looked_at(hostile_sets, tmp_path, elsewhe
 
 
 @pytest.mark.parametrize(
-    ("name", "path"),
-    [("image-2", ("schema", "features", 2, "name")), ("text-2", ("config", "packing"))],
+    ("name", "path", "value"),
+    [
+        ("image-2", ("schema", "features", 2, "name"), ""),
+        ("text-2", ("config", "vocabulary", "end"), None),
+    ],
 )
-def test_compact_says_what_a_manifest_lacks(hostile_sets, tmp_path, name, path):
+def test_compact_says_what_a_manifest_lacks(hostile_sets, tmp_path, name, path, value):
     shutil.copytree(hostile_sets / name, tmp_path / "set")
     raw = json.loads((tmp_path / "set" / naming.MANIFEST).read_bytes())
     raw.pop("root_hash")
-    _Case(name, naming.MANIFEST, path, "", raw).write(tmp_path / "set")
+    _Case(name, naming.MANIFEST, path, value, raw).write(tmp_path / "set")
     with pytest.raises(ShardmillError, match="Build the set again"):
         compact(tmp_path / "set")
