@@ -18,8 +18,8 @@ THIRD_PARTY = {
     "foundation": {"boto3", "google", "hdfs_native", "obstore", "pyarrow", "typing_extensions"},
     "shard_format": {"google_crc32c", "numpy", "pyarrow"},
     "beam_jobs": {
-        *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "numpy", "orjson"),
-        "pi_heif",
+        *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "jinja2", "markupsafe", "numpy"),
+        *("orjson", "pi_heif"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         *("typing_extensions", "xxhash"),
     },

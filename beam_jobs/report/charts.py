@@ -1,14 +1,15 @@
-"""Histograms, bars and legends: shapes stretch to the width of the page, numbers are its text."""
+"""Shapes of histograms and curves; `templates/charts.html` draws them."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.report.markup import Html, drawing, element, figure
 from foundation.wording import counted
 
 _BINS = 36
@@ -19,6 +20,58 @@ _MOST_TICKS = 4
 _SUMMARY_KEYS = {"min", "max", "mean", "histogram"}
 
 Array = npt.NDArray[np.float64]
+Ticks = list[tuple[str, float]]  # the label of a tick, and its position in percent of the width
+
+
+class Bar(NamedTuple):
+    """A bar of a histogram in pixels, and what it counts."""
+
+    left: float
+    width: float
+    height: float
+    hint: str
+
+
+class Histogram(NamedTuple):
+    """The distribution of values.
+
+    Attributes:
+        title: What the values are.
+        single: The value, if all records have the same one; nothing else is drawn then.
+        spread: Range and middle of the values.
+        logarithmic: Whether the horizontal scale is logarithmic.
+        most: The height of the drawing: how many records the largest bin has.
+        bars: The bins that have records.
+        ticks: Round values on the horizontal scale.
+    """
+
+    title: str
+    single: str | None = None
+    spread: str = ""
+    logarithmic: bool = False
+    most: str = ""
+    bars: Sequence[Bar] = ()
+    ticks: Sequence[tuple[str, float]] = ()
+
+
+class RankCurve(NamedTuple):
+    """How counts fall from the most frequent class to the rarest.
+
+    Attributes:
+        description: What it shows.
+        most: The largest count.
+        half: How many of the largest classes have half of all records.
+        heights: Heights in pixels, on a log scale.
+        step: Pixels from one height to the next.
+        ticks: Ranks on the horizontal scale.
+    """
+
+    description: str
+    most: int
+    half: int
+    heights: list[float]
+    step: float
+    ticks: Ticks
 
 
 def histogram(
@@ -26,8 +79,8 @@ def histogram(
     title: str,
     wording: Callable[[float], str],
     unit: int = 1,
-) -> Html | None:
-    """Returns a figure of the distribution of values; None if there are none.
+) -> Histogram | None:
+    """Draws the distribution of values; None if there are none.
 
     Args:
         values: [n], finite.
@@ -40,14 +93,12 @@ def histogram(
     numbers = np.asarray(values, np.float64)
     least, median, greatest = np.quantile(numbers, (0, 0.5, 1)).tolist()
     if least == greatest:
-        value = element("div", wording(least), class_="single")
-        caption = (element("strong", title), ": the same for every record")
-        return figure(value, caption, class_="histogram")
+        return Histogram(title, single=wording(least))
     logarithmic = least > 0 and greatest / least >= _LOGARITHMIC_FROM
     edges = _edges(least, greatest, logarithmic, np.issubdtype(values.dtype, np.integer))
-    counts = np.histogram(numbers, edges)[0]
     spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
-    return _distribution(edges, counts, logarithmic, title, wording, "record", unit, spread)
+    shown = Histogram(title, spread=spread, logarithmic=logarithmic)
+    return _with_bars(shown, edges, np.histogram(numbers, edges)[0], wording, "record", unit)
 
 
 def counted_histogram(
@@ -55,8 +106,8 @@ def counted_histogram(
     title: str,
     wording: Callable[[float], str],
     unit: int = 1,
-) -> Html | None:
-    """A figure of an integer column of documents that the manifest summarizes, on a log scale.
+) -> Histogram | None:
+    """Draws an integer column of documents that the manifest summarizes, on a log scale.
 
     Args:
         summary: Its statistics in the manifest: "min", "max", "mean", and "histogram" with "edges"
@@ -69,7 +120,7 @@ def counted_histogram(
         return None
     least, greatest, mean = (float(summary[name]) for name in ("min", "max", "mean"))
     if least == greatest:
-        return histogram(np.array([least, greatest]), title, wording)
+        return Histogram(title, single=wording(least))
     edges = np.asarray(summary["histogram"]["edges"], np.float64)
     counts = np.asarray(summary["histogram"]["counts"], np.intp)
     if edges.shape != (len(counts) + 1,) or not counts.any():
@@ -79,29 +130,53 @@ def counted_histogram(
     if np.any(np.diff(edges) <= 0):
         return None
     spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
-    return _distribution(edges, counts, True, title, wording, "document", unit, spread)
+    shown = Histogram(title, spread=spread, logarithmic=True)
+    return _with_bars(shown, edges, counts, wording, "document", unit)
 
 
-def _distribution(
+def rank_curve(ordered: Sequence[int]) -> RankCurve:
+    """Draws counts of two or more classes, the largest first."""
+    running = list(itertools.accumulate(ordered))
+    half = 1 + next(at for at, total in enumerate(running) if 2 * total >= running[-1])
+    shown = ordered[:: max(1, len(ordered) // _WIDTH)]
+    highest = math.log1p(max(1, ordered[0]))
+    heights = [_HEIGHT * math.log1p(count) / highest for count in shown]
+    description = f"Records of all {len(ordered):,} classes, most frequent first"
+    ticks = [
+        (f"class {rank:,.0f}", 100 * (rank - 1) / (len(ordered) - 1))
+        for rank in _multiples(1, len(ordered))
+    ]
+    return RankCurve(description, ordered[0], half, heights, _WIDTH / len(shown), ticks)
+
+
+def _with_bars(
+    shown: Histogram,
     edges: Array,
     counts: npt.NDArray[np.intp],
-    logarithmic: bool,
-    title: str,
     wording: Callable[[float], str],
     noun: str,
     unit: int,
-    spread: str,
-) -> Html:
-    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
-    bars = drawing(
-        _bars(edges, counts, scale, wording),
-        f"{_WIDTH} {_HEIGHT}",
-        f"Histogram of {title.lower()}: {spread}",
-        class_="s0",
-    )
-    most = element("div", counted(int(counts.max()), noun), class_="most", aria_hidden="true")
-    caption = (element("strong", title), f": {spread}", "; log scale" if logarithmic else "")
-    return figure((most, bars, _axis(scale, wording, unit)), caption, class_="histogram")
+) -> Histogram:
+    least, greatest = float(edges[0]), float(edges[-1])
+    scale = np.log if shown.logarithmic else np.asarray
+    starts = (scale(edges) - scale(least)) / (scale(greatest) - scale(least)) * _WIDTH
+    bars = [
+        Bar(
+            start,
+            max(0.5, 0.94 * (end - start)),
+            max(_LEAST_BAR, count / counts.max() * _HEIGHT),
+            f"{wording(left)} to {wording(right)}: {count:,}",
+        )
+        for (left, right), (start, end), count in zip(
+            itertools.pairwise(edges), itertools.pairwise(starts.tolist()), counts, strict=True
+        )
+        if count
+    ]
+    round_values = _powers if shown.logarithmic else _multiples
+    values = np.array(round_values(least / unit, greatest / unit, 10 if unit == 1 else 2)) * unit
+    lefts = 100 * (scale(values) - scale(least)) / (scale(greatest) - scale(least))
+    ticks = list(zip(map(wording, values.tolist()), lefts.tolist(), strict=True))
+    return shown._replace(most=counted(int(counts.max()), noun), bars=bars, ticks=ticks)
 
 
 def _edges(least: float, greatest: float, logarithmic: bool, integers: bool) -> Array:
@@ -115,119 +190,24 @@ def _edges(least: float, greatest: float, logarithmic: bool, integers: bool) -> 
     return np.unique(np.round(edges)) if integers else edges
 
 
-class _Scale:
-    """Maps values to [0, 1]."""
-
-    def __init__(self, least: float, greatest: float, logarithmic: bool) -> None:
-        self.least, self.greatest, self.logarithmic = least, greatest, logarithmic
-
-    def __call__(self, value: float) -> float:
-        if self.logarithmic:
-            return math.log(value / self.least) / math.log(self.greatest / self.least)
-        return (value - self.least) / (self.greatest - self.least)
-
-    def ticks(self, unit: int) -> list[float]:
-        """A few round values inside the scale: multiples of the unit, or powers of 2 for bytes."""
-        inside = _Scale(self.least / unit, self.greatest / unit, self.logarithmic)
-        base = 10 if unit == 1 else 2
-        ticks = inside._powers(base) if self.logarithmic else inside._multiples()
-        return [tick * unit for tick in ticks]
-
-    def _powers(self, base: int) -> list[float]:
-        exponents = range(math.floor(math.log(self.least, base)), 64)
-        between = (1, 2, 5) if base == 10 else (1,)
-        found = self._inside([part * float(base) ** e for e in exponents for part in between])
-        for step in range(1, 64):
-            if len(found) <= _MOST_TICKS + 1:
-                break
-            found = self._inside([float(base) ** e for e in exponents if e % step == 0])
-        return found
-
-    def _multiples(self) -> list[float]:
-        width = self.greatest - self.least
-        power = 10.0 ** math.floor(math.log10(width / _MOST_TICKS))
-        step = next(f * power for f in (1, 2, 5, 10) if width <= _MOST_TICKS * f * power)
-        first = math.ceil(self.least / step)
-        return self._inside([(first + number) * step for number in range(_MOST_TICKS + 1)])
-
-    def _inside(self, values: Sequence[float]) -> list[float]:
-        return [value for value in values if self.least <= value <= self.greatest]
+def _powers(least: float, greatest: float, base: int) -> list[float]:
+    """A few powers of a base in [least, greatest]; of 10, also 2 and 5 times them."""
+    exponents = range(math.floor(math.log(least, base)), math.ceil(math.log(greatest, base)) + 1)
+    between = (1, 2, 5) if base == 10 else (1,)
+    powers = [part * float(base) ** exponent for exponent in exponents for part in between]
+    inside = [value for value in powers if least <= value <= greatest]
+    step = 0
+    while len(inside) > _MOST_TICKS + 1:
+        step += 1
+        powers = [float(base) ** exponent for exponent in exponents if exponent % step == 0]
+        inside = [value for value in powers if least <= value <= greatest]
+    return inside
 
 
-def _bars(
-    edges: Array, counts: npt.NDArray[np.intp], scale: _Scale, wording: Callable[[float], str]
-) -> list[Html]:
-    bars = []
-    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
-        if not count:
-            continue
-        height = max(_LEAST_BAR, count / counts.max() * _HEIGHT)
-        start, end = _WIDTH * scale(left), _WIDTH * scale(right)
-        hint = element("title", f"{wording(left)} to {wording(right)}: {count:,}")
-        bars.append(
-            element(
-                "rect",
-                hint,
-                x=f"{start:.2f}",
-                y=f"{_HEIGHT - height:.2f}",
-                width=f"{max(0.5, 0.94 * (end - start)):.2f}",
-                height=f"{height:.2f}",
-            )
-        )
-    return bars
-
-
-def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
-    marks = []
-    for tick in scale.ticks(unit):
-        left = 100 * scale(tick)
-        # A centered label at the edge would extend beyond the figure.
-        side = "start" if left < 6 else "end" if left > 94 else "tick"
-        marks.append(element("span", wording(tick), class_=side, style=f"left:{left:.1f}%"))
-    return element("div", marks, class_="axis", aria_hidden="true")
-
-
-def stacked_bar(counts: Sequence[float], greatest: float) -> Html:
-    """Returns a thin bar with a part for each count, such as those of the splits.
-
-    Args:
-        counts: The lengths of the parts.
-        greatest: What fills the width.
-    """
-    parts = [
-        element("span", class_=f"s{number % 6}", style=f"width:{100 * count / greatest:.2f}%")
-        for number, count in enumerate(counts)
-        if count
-    ]
-    return element("span", parts, class_="bar", aria_hidden="true")
-
-
-def legend(splits: Iterable[str]) -> Html:
-    """Returns which color belongs to which split."""
-    marks = [
-        element("span", element("span", class_=f"mark s{number % 6}"), name)
-        for number, name in enumerate(splits)
-    ]
-    return element("p", marks, class_="legend")
-
-
-def rank_curve(ordered: Sequence[int], description: str, caption: str) -> Html:
-    """Returns a figure of how counts fall from the most frequent to the rarest, on a log scale.
-
-    Args:
-        ordered: Two or more counts, the largest first.
-        description: For those who do not see it.
-        caption: The text above it.
-    """
-    shown = ordered[:: max(1, len(ordered) // _WIDTH)]
-    width = _WIDTH / len(shown)
-    highest = math.log1p(max(1, ordered[0]))
-    points = "".join(
-        f"V{_HEIGHT * (1 - math.log1p(count) / highest):.1f}h{width:.2f}" for count in shown
-    )
-    area = element("path", d=f"M0 {_HEIGHT}{points}V{_HEIGHT}Z")
-    curve = drawing(area, f"{_WIDTH} {_HEIGHT}", description, class_="s0 curve")
-    most = element("div", counted(ordered[0], "record"), class_="most", aria_hidden="true")
-    ranks = _Scale(1, len(ordered), logarithmic=False)
-    axis = _axis(ranks, lambda rank: f"class {rank:,.0f}", 1)
-    return figure((most, curve, axis), caption, class_="histogram wide")
+def _multiples(least: float, greatest: float, base: int = 10) -> list[float]:
+    """A few round numbers in [least, greatest]: multiples of 1, 2 or 5 times a power of 10."""
+    power = 10.0 ** math.floor(math.log10((greatest - least) / _MOST_TICKS))
+    step = next(f * power for f in (1, 2, 5, 10) if greatest - least <= _MOST_TICKS * f * power)
+    first = math.ceil(least / step)
+    values = [(first + number) * step for number in range(_MOST_TICKS + 1)]
+    return [value for value in values if least <= value <= greatest]

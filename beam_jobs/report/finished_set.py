@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +45,10 @@ class LabelClasses(NamedTuple):
     """The classes of one label.
 
     Attributes:
-        name: Of the feature; "" for the main label.
-        class_names: In the order of the labels.
+        name: Name of the feature; "" for the main label.
+        class_names: Names in the order of the labels.
         counts: For every split, [classes] records.
-        weights: Of every class in training, by its name; empty if the set has none.
+        weights: Weight of every class in training, by its name; empty if the set has none.
     """
 
     name: str
@@ -118,57 +118,28 @@ class FinishedSet:
         )
 
     @functools.cached_property
-    def class_names(self) -> tuple[str, ...]:
-        """The name of every class, in the order of the labels; empty if there are no labels."""
-        for feature in self.manifest.schema.features:
-            if feature.class_names:
-                return feature.class_names
-        for split in self.manifest.splits.values():
-            if counts := split.statistics.get("class_counts"):
-                return tuple(counts)
-        return ()
-
-    @functools.cached_property
-    def class_counts(self) -> dict[str, npt.NDArray[np.int64]]:
-        """For every split, how many records each class has, in the order of `class_names`."""
-        counts = {}
-        for name, split in self.manifest.splits.items():
-            found = split.statistics.get("class_counts") or {}
-            counts[name] = np.array([found.get(item, 0) for item in self.class_names], np.int64)
-        return counts
-
-    @functools.cached_property
-    def class_weights(self) -> dict[str, float]:
-        """The weight of every class in training; empty if the set has none."""
-        for split in self.manifest.splits.values():
-            if weights := split.statistics.get("class_weights"):
-                named = isinstance(weights, dict)  # in the first sets they are a list
-                return weights if named else dict(zip(self.class_names, weights, strict=False))
-        return {}
-
-    @property
     def labels(self) -> list[LabelClasses]:
         """The classes of every label, those of the main one first; empty without labels."""
-        if not self.class_names:
+        statistics = {name: split.statistics for name, split in self.manifest.splits.items()}
+        labelled = [item for item in self.manifest.schema.features if item.class_names]
+        counted = [own["class_counts"] for own in statistics.values() if own.get("class_counts")]
+        if not labelled and not counted:
             return []
-        splits = self.manifest.splits
-        found = [LabelClasses("", self.class_names, self.class_counts, self.class_weights)]
-        for feature in self.manifest.schema.features:
-            names = feature.class_names
+        names = labelled[0].class_names if labelled else tuple(counted[0])
+        labels = [_label_classes("", names, statistics)]
+        for feature in labelled:
             own = {
-                split: info.statistics.get("labels", {}).get(feature.name)
-                for split, info in splits.items()
+                split: values.get("labels", {}).get(feature.name) or {}
+                for split, values in statistics.items()
             }
-            if not names or not any(own.values()):
-                continue
-            counts: dict[str, npt.NDArray[np.int64]] = {}
-            weights: dict[str, float] = {}
-            for split, statistics in own.items():
-                by_name = (statistics or {}).get("class_counts", {})
-                counts[split] = np.array([by_name.get(name, 0) for name in names], np.int64)
-                weights = weights or (statistics or {}).get("class_weights", {})
-            found.append(LabelClasses(feature.name, names, counts, weights))
-        return found
+            if any(own.values()):
+                labels.append(_label_classes(feature.name, feature.class_names, own))
+        return labels
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of every class of the main label, in its order; empty without labels."""
+        return self.labels[0].class_names if self.labels else ()
 
     @functools.cached_property
     def refused(self) -> list[Refused]:
@@ -177,7 +148,7 @@ class FinishedSet:
 
     def commonest_classes(self, limit: int) -> list[int]:
         """Labels of the classes with the most records, in the order of labels; none is empty."""
-        total = sum(self.class_counts.values(), np.zeros(len(self.class_names), np.int64))
+        total = sum(self.labels[0].counts.values(), np.zeros(len(self.class_names), np.int64))
         order = np.argsort(-total, kind="stable")[:limit]
         return sorted(int(label) for label in order if total[label])
 
@@ -198,14 +169,14 @@ class FinishedSet:
             for batch in self.index(split).to_batches():
                 if not needed.any():
                     return
-                rows, found = _labels_of(batch, bool(self.class_names))
-                known = (found >= 0) & (found < len(needed))
-                rows, found = rows[known], found[known]
-                order = np.argsort(found, kind="stable")
-                rank = np.arange(len(order)) - np.searchsorted(found[order], found[order])
-                order = order[rank < needed[found[order]]]
+                rows, own = _labels_of(batch, bool(self.class_names))
+                known = (own >= 0) & (own < len(needed))
+                rows, own = rows[known], own[known]
+                order = np.argsort(own, kind="stable")
+                rank = np.arange(len(order)) - np.searchsorted(own[order], own[order])
+                order = order[rank < needed[own[order]]]
                 locations = locations_of(split, batch.take(pa.array(rows[order])))
-                for label, location in zip(found[order].tolist(), locations, strict=True):
+                for label, location in zip(own[order].tolist(), locations, strict=True):
                     if (label, location.record_id) not in seen:
                         seen.add((label, location.record_id))
                         needed[label] -= 1
@@ -265,6 +236,21 @@ def locations_of(split: str, rows: pa.Table | pa.RecordBatch) -> list[RecordLoca
     """Returns the locations in rows of an index."""
     columns = [rows[name].to_pylist() for name in RecordLocation._fields[1:]]
     return [RecordLocation(split, *values) for values in zip(*columns, strict=True)]
+
+
+def _label_classes(
+    label: str, names: tuple[str, ...], statistics: Mapping[str, Mapping[str, Any]]
+) -> LabelClasses:
+    """The classes of a label from its statistics in every split."""
+    counts: dict[str, npt.NDArray[np.int64]] = {}
+    weights: Any = {}
+    for split, values in statistics.items():
+        by_name = values.get("class_counts") or {}
+        counts[split] = np.array([by_name.get(name, 0) for name in names], np.int64)
+        weights = weights or values.get("class_weights") or {}
+    if not isinstance(weights, dict):  # in the first sets they are a list
+        weights = dict(zip(names, weights, strict=False))
+    return LabelClasses(label, names, counts, weights)
 
 
 def _labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int64], ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beam_jobs.report.frame import framed
-from beam_jobs.report.markup import Html, element
+from markupsafe import Markup
+
+from beam_jobs.report.markup import render
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
 from foundation import storage
@@ -31,7 +32,7 @@ def write_report(directory: Place, out: Place | None = None, scratch: Path | Non
         InputError: The file cannot be written.
     """
     reported = ReportedSet(directory)
-    content = report_text(render(reported))
+    content = report_text(render_page(reported))
     final = out if out is not None else directory / naming.REPORT
     try:
         storage.write_bytes(final, content, scratch=scratch)
@@ -43,14 +44,18 @@ def write_report(directory: Place, out: Place | None = None, scratch: Path | Non
     return final
 
 
-def render(reported: ReportedSet) -> Html:
-    """Returns the page as HTML."""
-    title = f"{reported.manifest.name}: shard set report"
-    shown = [section for section in SECTIONS if section.applies(reported)]
-    return framed(
-        title,
-        reported.manifest.name,
-        [(section.anchor, section.title, section.content(reported)) for section in shown],
-        ("Generated from the finished set by ", element("code", "shardmill report"), "."),
-        report_names(reported.manifest.root_hash),
-    )
+def render_page(reported: ReportedSet) -> Markup:
+    """Renders the page with all sections that apply to the set."""
+    shown = []
+    for section in SECTIONS:
+        content = section.content(reported)
+        if content is None:
+            continue
+        if isinstance(content, str):
+            body = render("note.html", {"text": content})
+        else:
+            body = render(f"{section.anchor}.html", {"reported": reported, **content})
+        shown.append((section.anchor, section.title, body))
+    manifest = reported.manifest
+    names = report_names(manifest.root_hash)
+    return render("report.html", {"manifest": manifest, "sections": shown, "names": names})

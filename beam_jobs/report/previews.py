@@ -1,7 +1,7 @@
 """Previews of records and of refused bytes: a thumbnail, or the beginning of a text.
 
 Both are hostile input. No byte of an image reaches the page: it is decoded here, within bounds, and
-encoded again. A text is cut here, and escaped by `markup.excerpt`.
+encoded again. A text is cut here, and escaped by the templates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
 import numpy as np
 import simplejpeg
@@ -19,7 +19,6 @@ from PIL import Image
 from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.decode.pillow import PILLOW_FORMATS
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
-from beam_jobs.report.markup import DataUri
 from beam_jobs.text.tokenizers import load_tokenizer
 from shard_format import Feature, naming
 from shard_format.example import Values
@@ -47,6 +46,7 @@ class Excerpt(NamedTuple):
     more: bool
 
 
+DataUri = NewType("DataUri", str)  # a thumbnail that this module encoded
 Preview = DataUri | Excerpt  # what the page can show
 Seen = Pixels | Excerpt | None  # the same before thumbnails are encoded; None: nothing to show
 

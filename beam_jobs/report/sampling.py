@@ -12,8 +12,14 @@ import pyarrow.compute as pc
 from PIL import Image, ImageOps
 
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
-from beam_jobs.report.markup import DataUri
-from beam_jobs.report.previews import Preview, Seen, as_preview, encode_thumbnail, read_previews
+from beam_jobs.report.previews import (
+    DataUri,
+    Preview,
+    Seen,
+    as_preview,
+    encode_thumbnail,
+    read_previews,
+)
 from shard_format.example import Values
 
 MOST_CLASSES = 40

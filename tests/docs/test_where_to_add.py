@@ -110,7 +110,7 @@ def test_the_toys_fit_the_types_of_the_packages(tree: Path, repository: Path) ->
 
 
 def test_every_toy_is_added_by_a_case() -> None:
-    files = {str(path.relative_to(TOYS)) for path in TOYS.rglob("*.py")}
+    files = {str(path.relative_to(TOYS)) for path in TOYS.rglob("*.*")}
     steps = " ".join(step for case in CASES for step in case.steps)
     added = {e.path for case in CASES for e in case.edits if isinstance(e, File | Function)}
     assert files == added | {file for file in files if f"python {file}" in steps}

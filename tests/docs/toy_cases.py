@@ -239,10 +239,11 @@ CASES = [
         "a section of the report",
         (
             File("beam_jobs/report/sections/toy.py"),
+            File("beam_jobs/report/templates/toy.html"),
             Line(
                 "beam_jobs/report/sections/__init__.py",
                 "SECTIONS",
-                'Section("toys", "All toys", toy.content)',
+                'Section("toy", "All toys", toy.content)',
                 "from beam_jobs.report.sections import toy",
             ),
         ),

@@ -1,6 +1,8 @@
-"""The sections of the report, in the order of the page. To add one: one file, and one line here."""
+"""The sections of the report, in the order of the page.
 
-from beam_jobs.report.sampling import ReportedSet
+To add one: one file with `content`, its template, and one line here.
+"""
+
 from beam_jobs.report.sections import (
     channels,
     classes,
@@ -8,7 +10,6 @@ from beam_jobs.report.sections import (
     kept_columns,
     languages,
     ledger,
-    mean_images,
     quarantine,
     samples,
     sizes,
@@ -18,22 +19,17 @@ from beam_jobs.report.sections import (
 )
 from beam_jobs.report.sections.base import Section
 
-
-def _of_images(reported: ReportedSet) -> bool:
-    return not reported.holds_text
-
-
 SECTIONS = (
     Section("set", "The set", summary.content),
     Section("ledger", "Where every record went", ledger.content),
     Section("classes", "Classes", classes.content),
     Section("samples", "Samples", samples.content),
-    Section("columns", "Kept columns", kept_columns.content, kept_columns.applies),
-    Section("means", "Mean images", mean_images.content, _of_images),
+    Section("columns", "Kept columns", kept_columns.content),
+    Section("means", "Mean images", samples.means),
     Section("sizes", "Sizes", sizes.content),
-    Section("channels", "Color channels", channels.content, _of_images),
-    Section("languages", "Languages and encodings", languages.content, languages.applies),
-    Section("tokens", "Tokens", tokens.content, tokens.applies),
+    Section("channels", "Color channels", channels.content),
+    Section("languages", "Languages and encodings", languages.content),
+    Section("tokens", "Tokens", tokens.content),
     Section("duplicates", "Duplicates", duplicates.content),
     Section("quarantine", "Quarantine", quarantine.content),
     Section("throughput", "Throughput", throughput.content),

@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
-from beam_jobs.corpus.names import shown_name
-from beam_jobs.report.markup import Html, element, escape, figure, foreign, note
 from beam_jobs.report.previews import (
     Preview,
     as_preview,
@@ -20,13 +18,12 @@ from beam_jobs.report.previews import (
     text_of_document,
 )
 from beam_jobs.report.sampling import ReportedSet
-from beam_jobs.report.sections.base import image, text, tile, tiles
+from beam_jobs.report.sections.base import Content
 from foundation.wording import counted
 from shard_format.dropped import DuplicateCounts, count_duplicates, duplicates_files, read_columns
 
 _MOST_CLUSTERS = 24
 _MOST_MEMBERS = 6
-_SHOWN_CHARACTERS, _SHOWN_LINES = 200, 4  # of each document of a cluster
 _PREVIEW_ROWS = 1024  # of the column with images: a few MiB
 _MOST_PREVIEW_BYTES = 1 << 20  # 1 MiB; those that a build writes have a few KiB
 _COLUMNS = ["record_id", "label", "split", "kind", "similarity", "conflict", "dropped"]
@@ -50,6 +47,14 @@ class Member:
     dropped: bool
     preview: Preview | None = None
 
+    @property
+    def fate(self) -> str:
+        """How it is a duplicate, and where it is stored if it is not dropped."""
+        fate = "exact" if self.kind == "exact" else f"{self.kind} {self.similarity:.3f}"
+        if self.dropped:
+            return fate
+        return f"{fate}, stays in {self.split}" if self.split else f"{fate}, stays"
+
 
 @dataclasses.dataclass
 class Cluster:
@@ -62,7 +67,7 @@ class Cluster:
         members: Those to show.
         kept_split: The split of the kept record, or None if it is in none.
         left_out: Whether the cluster is dropped for its conflicting labels, so nothing is kept.
-        preview: Of the kept record.
+        preview: The preview of the kept record.
     """
 
     kept_id: str
@@ -73,25 +78,32 @@ class Cluster:
     left_out: bool = False
     preview: Preview | None = None
 
+    @property
+    def contradictory(self) -> bool:
+        """Whether labels differ."""
+        return self.left_out or any(member.conflict for member in self.members)
 
-def content(reported: ReportedSet) -> Html:
+    @property
+    def fate(self) -> str:
+        """Where the kept record is stored."""
+        if self.left_out:
+            return "left out, because the labels differ"
+        return f"kept in {self.kept_split}" if self.kept_split else "kept, but in no split"
+
+
+def content(reported: ReportedSet) -> Content:
     """Numbers, then the clusters, those with conflicting labels first.
 
     Raises:
         DamageError: duplicates.parquet or a shard was changed after the build.
     """
     counts = count_duplicates(reported.directory, reported.manifest)
-    if counts is None:
-        dropped = reported.manifest.ledger.duplicates
-        if not dropped:
-            return note("No duplicates were found.")
-        return note(f"{dropped:,} duplicates were left out; this set does not list them.")
-    if not counts.clusters:
-        return note("No duplicates were found.")
-    clusters = read_clusters(reported)
-    layout = "clusters texts" if reported.holds_text else "clusters"
-    shown = element("div", [_cluster(reported, cluster) for cluster in clusters], class_=layout)
-    return escape((note(_summary(counts)), shown))
+    dropped = reported.manifest.ledger.duplicates
+    if counts is None and dropped:
+        return f"{dropped:,} duplicates were left out; this set does not list them."
+    if counts is None or not counts.clusters:
+        return "No duplicates were found."
+    return {"summary": _summary(counts), "clusters": read_clusters(reported)}
 
 
 def _summary(counts: DuplicateCounts) -> str:
@@ -103,53 +115,6 @@ def _summary(counts: DuplicateCounts) -> str:
     if counts.clusters > _MOST_CLUSTERS:
         words += f" {_MOST_CLUSTERS} clusters are shown, conflicting labels first."
     return words
-
-
-def _cluster(reported: ReportedSet, cluster: Cluster) -> Html:
-    contradictory = cluster.left_out or any(member.conflict for member in cluster.members)
-    split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
-    if cluster.left_out:
-        split = "left out, because the labels differ"
-    kind = "" if cluster.left_out else "kept"
-    label = _label(cluster.kept_label)
-    kept = _record(reported, cluster.preview, cluster.kept_id, label, split, kind)
-    rest = cluster.size - len(cluster.members)
-    return element(
-        "div",
-        tiles([kept, *(_member(reported, member) for member in cluster.members)]),
-        note(f"and {rest:,} more") if rest else None,
-        class_="cluster contradictory" if contradictory else "cluster",
-    )
-
-
-def _member(reported: ReportedSet, member: Member) -> Html:
-    kind = "exact" if member.kind == "exact" else f"{member.kind} {member.similarity:.3f}"
-    if not member.dropped:
-        kind += f", stays in {member.split}" if member.split else ", stays"
-    label = _label(member.label)
-    if member.conflict:
-        label = element("small", "other label: ", foreign(member.label or "none", 40))
-        label = element("strong", label, class_="warning")
-    return _record(reported, member.preview, member.record_id, label, kind)
-
-
-def _label(name: str | None) -> Html | None:
-    return None if name is None else element("small", foreign(name, 40))
-
-
-def _record(
-    reported: ReportedSet,
-    preview: Preview | None,
-    record_id: str,
-    label: Html | None,
-    fate: str,
-    kind: str = "",
-) -> Html:
-    words = (foreign(shown_name(record_id), 40), label, element("small", foreign(fate, 80)))
-    if reported.holds_text:
-        shown = text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES)
-        return figure(shown, words, class_=f"document {kind}".strip())
-    return tile(image(preview, shown_name(record_id)), words, kind)
 
 
 def read_clusters(reported: ReportedSet) -> list[Cluster]:
@@ -175,8 +140,8 @@ def _chosen(reported: ReportedSet) -> list[str]:
     first: dict[str, None] = {}
     for batch in _rows(reported, ["kept_id", "conflict"]):
         kept = batch["kept_id"]
-        found = kept.filter(batch["conflict"])
-        for chosen, ids in ((contradictory, found), (first, kept)):
+        conflicting = kept.filter(batch["conflict"])
+        for chosen, ids in ((contradictory, conflicting), (first, kept)):
             if len(chosen) < _MOST_CLUSTERS:
                 chosen.update(dict.fromkeys(pc.unique(ids)[:_MOST_CLUSTERS].to_pylist()))
     return list(contradictory | first)[:_MOST_CLUSTERS]
@@ -253,8 +218,8 @@ def _add_kept_records(reported: ReportedSet, clusters: Iterable[Cluster]) -> Non
         for cluster in by_id.values():
             cluster.kept_split = next((member.split for member in cluster.members), None)
         return
-    found = list(reported.find(by_id))
-    for location in found:
+    locations = list(reported.find(by_id))
+    for location in locations:
         by_id[location.record_id].kept_split = location.split
-    for location, _, seen in read_previews(reported, found):
+    for location, _, seen in read_previews(reported, locations):
         by_id[location.record_id].preview = as_preview(seen)

@@ -1,12 +1,21 @@
-"""The ledger as a flow: what was read, and how much of it each split holds or each reason took."""
+"""The ledger as a flow: what was read, and how much of it each split holds or each reason took.
+
+Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the page
+placed over it, so they keep their size on every screen. They are above the bars of the first two
+columns and to the right of the last one, where no band passes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, scrolling, table
+from markupsafe import Markup
+
+from beam_jobs.report.markup import foreign
 from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections.base import Content
 from foundation.wording import counted
 
 _MOST_REASONS = 8  # with their own bar in the flow
@@ -29,134 +38,141 @@ class Node:
     """One bar of the flow.
 
     Attributes:
-        name: Its label, already markup.
+        name: Its label.
         count: Records that pass it.
         color: A class of the style sheet.
         children: What it divides into. They need not sum to `count`: bands show proportions.
-        amount: The amount in the label; the count if None.
+        amount: The amount in the label; the count if empty.
+        left: The left edge of the bar.
+        top: Its upper edge.
+        thickness: Its height.
     """
 
-    name: Html
+    name: str | Markup
     count: int
     color: str
     children: Sequence[Node] = ()
-    amount: str | None = None
+    amount: str = ""
+    left: float = 0.0
     top: float = 0.0
     thickness: float = 0.0
 
 
-def content(reported: ReportedSet) -> Html:
-    """Returns the flow, and the same as a table."""
+class Band(NamedTuple):
+    """A band from a bar on the left to one on the right, by its edges in pixels."""
+
+    color: str
+    left: float
+    top: float
+    bottom: float
+    right: float
+    right_top: float
+    right_bottom: float
+
+
+class Label(NamedTuple):
+    """A label: its left edge in percent of the width, the middle of its line in pixels."""
+
+    node: Node
+    left: float
+    middle: float
+    last: bool
+
+
+class Flow(NamedTuple):
+    """The flow from what was read to its parts and theirs, and its height in pixels."""
+
+    height: float
+    bands: list[Band]
+    bars: list[Node]
+    labels: list[Label]
+
+
+def content(reported: ReportedSet) -> Content:
+    """The flow, the same as a table, and notes."""
     ledger = reported.manifest.ledger
     refused = {item.reason: item.records for item in reported.refused if item.stage != "filter"}
     # The ledger has one list of reasons: what was not refused was filtered, here or in planning.
     filtered = {reason: count for reason, count in ledger.reasons.items() if reason not in refused}
     ways = [
-        Node(escape("kept"), ledger.kept, "kept", _splits(reported)),
-        Node(escape("duplicates"), ledger.duplicates, "left"),
-        Node(escape("filtered"), ledger.filtered, "left", _reasons(filtered, "left")),
-        Node(escape("quarantined"), ledger.quarantined, "refused", _reasons(refused, "refused")),
+        Node("kept", ledger.kept, "kept", _splits(reported)),
+        Node("duplicates", ledger.duplicates, "left"),
+        Node("filtered", ledger.filtered, "left", _reasons(filtered, "left")),
+        Node("quarantined", ledger.quarantined, "refused", _reasons(refused, "refused")),
     ]
     if ledger.excluded:
-        ways.append(Node(escape("kept out"), ledger.excluded, "left"))
+        ways.append(Node("kept out", ledger.excluded, "left"))
     shown = [way for way in ways if way.count or way.color == "kept"]
-    spoken = ", ".join(f"{way.count:,} {way.name}" for way in ways)
-    flow = draw_flow(
-        Node(escape("read"), ledger.read, "total", shown), f"Of {ledger.read:,} read: {spoken}"
-    )
-    rows: list[tuple[object, ...]] = [("read", f"{ledger.read:,}", "")]
-    for way, reasons in zip(ways, ({}, {}, filtered, refused, {}), strict=False):
-        rows.append((way.name, f"{way.count:,}", _share(way.count, ledger.read)))
-        rows += [
-            (element("span", foreign(reason, 36), class_="inner"), f"{count:,}", "")
-            for reason, count in list(reasons.items())[:_MOST_ROWS]
-        ]
-    listing = table(("", "records", "share"), rows)
-    parts = element("div", scrolling(flow, "flow"), listing, class_="flow-and-table")
-    return escape((parts, _not_enlarged(reported), _balance(reported)))
+    reasons = {"filtered": filtered, "quarantined": refused}
+    return {
+        "flow": place_flow(Node("read", ledger.read, "total", shown)),
+        "spoken": ", ".join(f"{way.count:,} {way.name}" for way in ways),
+        "ways": [(way, list(reasons.get(way.name, {}).items())[:_MOST_ROWS]) for way in ways],
+        "notes": [*_not_enlarged(reported), *_balance(reported)],
+    }
 
 
 def _splits(reported: ReportedSet) -> list[Node]:
     nodes = []
     for number, (name, split) in enumerate(reported.manifest.splits.items()):
-        count, amount = split.records, None
+        count, amount = split.records, ""
         if reported.packed:  # sequences are another unit: they share the width of the documents
             count = round(reported.manifest.ledger.kept * count / max(1, reported.records))
             amount = counted(split.records, "sequence")
-        nodes.append(Node(escape(name), count, f"s{number % 6}", amount=amount))
+        nodes.append(Node(name, count, f"s{number % 6}", amount=amount))
     return nodes
 
 
 def _reasons(reasons: Mapping[str, int], color: str) -> list[Node]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     nodes = [Node(foreign(reason, 30), count, color) for reason, count in ordered[:_MOST_REASONS]]
-    rest = ordered[_MOST_REASONS:]
-    if rest:
-        name = escape(f"{len(rest)} more reasons")
-        nodes.append(Node(name, sum(count for _, count in rest), color))
-    return nodes
+    rest = [count for _, count in ordered[_MOST_REASONS:]]
+    return [*nodes, Node(f"{len(rest)} more reasons", sum(rest), color)] if rest else nodes
 
 
-def _share(count: int, total: int) -> str:
-    return f"{count / total:.2%}" if total else ""
-
-
-def _not_enlarged(reported: ReportedSet) -> Html | None:
-    manifest = reported.manifest
-    count = manifest.ledger.not_enlarged
+def _not_enlarged(reported: ReportedSet) -> list[str]:
+    count = reported.manifest.ledger.not_enlarged
     if not count:
-        return None
-    resize = foreign(str(manifest.config.get("resize")))
+        return []
     kept = f"{count:,} of the kept images are" if count > 1 else "1 of the kept images is"
-    return note((f"{kept} smaller than --resize ", resize, " asks, and not enlarged."))
+    resize = foreign(reported.manifest.config.get("resize"))
+    words = Markup("{} smaller than --resize {} asks, and not enlarged.")
+    return [words.format(kept, resize)]
 
 
-def _balance(reported: ReportedSet) -> Html | None:
-    difference = reported.records - reported.manifest.ledger.kept
+def _balance(reported: ReportedSet) -> list[str]:
+    kept = reported.manifest.ledger.kept
+    difference = reported.records - kept
     if not difference:
-        return None
+        return []
     if reported.packed:
-        return note(
-            f"The {reported.manifest.ledger.kept:,} documents that were kept are packed into "
-            f"{reported.records:,} sequences, which are the records of the splits."
-        )
+        return [
+            f"The {kept:,} documents that were kept are packed into {reported.records:,} "
+            "sequences, which are the records of the splits."
+        ]
     what = "more" if difference > 0 else "fewer"
-    return note(
+    return [
         f"The splits hold {abs(difference):,} records {what} than were kept: class balance repeats "
         "records or leaves some out."
-    )
+    ]
 
 
-def draw_flow(total: Node, description: str) -> Html:
-    """Returns the flow from the total to its children and theirs, as bands between bars.
-
-    Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the
-    page placed over it, so they keep their size on every screen. They are above the bars of the
-    first two columns and to the right of the last one, where no band passes.
-
-    Args:
-        total: The first bar.
-        description: For those who do not see it.
-    """
+def place_flow(total: Node) -> Flow:
+    """Places the bars of a total, its children and theirs, with bands between them and labels."""
     second = list(total.children)
     third = [grandchild for child in second for grandchild in child.children]
-    for node in (total, *second, *third):
-        node.thickness = max(_THINNEST, node.count / max(1, total.count) * _HEIGHT)
+    bars = [total, *second, *third]
+    for left, nodes in zip(_COLUMNS, ([total], second, third), strict=True):
+        for node in nodes:
+            node.left = left * _WIDTH
+            node.thickness = max(_THINNEST, node.count / max(1, total.count) * _HEIGHT)
     total.thickness = sum(child.thickness for child in second)
     total.top = _TOP
     height = max(total.top + total.thickness, _place(second))
-    bands = [_bands(total, 0)] + [_bands(child, 1) for child in second]
-    bars = [
-        _bar(node, column)
-        for column, nodes in enumerate(([total], second, third))
-        for node in nodes
-    ]
-    style = f"height:{height:.1f}px"
-    flow = drawing((bands, bars), f"{_WIDTH} {height:.1f}", description, style=style)
-    labels = [_label(total, "", _COLUMNS[0], total.top - _LABEL)]
-    labels += [_label(node, "", _COLUMNS[1], node.top - _LABEL) for node in second]
-    labels += [_label(node, "last", 1.0, _middle(node)) for node in third]
-    return element("div", flow, labels, class_="flow", style=style)
+    labels = [Label(bar, bar.left / _WIDTH * 100, bar.top - _LABEL, False) for bar in bars]
+    for at, node in enumerate(third, 1 + len(second)):
+        labels[at] = Label(node, 100, node.top + node.thickness / 2, True)
+    return Flow(height, [band for bar in bars for band in _bands(bar)], bars, labels)
 
 
 def _place(second: Sequence[Node]) -> float:
@@ -177,50 +193,17 @@ def _place(second: Sequence[Node]) -> float:
     return max(end, top - _TOP, top_of_child - _GAP)
 
 
-def _middle(node: Node) -> float:
-    return node.top + node.thickness / 2
-
-
-def _bands(node: Node, column: int) -> list[Html]:
-    """The bands from a node to its children, each in proportion to what the child counts."""
+def _bands(node: Node) -> list[Band]:
+    """The bands from a bar to its children, each in proportion to what the child counts."""
     divided = sum(child.count for child in node.children)
-    left = _COLUMNS[column] * _WIDTH + _BAR
-    right = _COLUMNS[column + 1] * _WIDTH
-    middle = (left + right) / 2
     top = node.top
-    drawn = []
+    bands = []
     for child in node.children:
-        if not child.count:
-            continue
-        bottom = top + node.thickness * child.count / divided
-        end = child.top + child.thickness
-        drawn.append(
-            element(
-                "path",
-                d=f"M{left:.1f} {top:.1f}C{middle:.1f} {top:.1f} {middle:.1f} {child.top:.1f} "
-                f"{right:.1f} {child.top:.1f}V{end:.1f}C{middle:.1f} {end:.1f} {middle:.1f} "
-                f"{bottom:.1f} {left:.1f} {bottom:.1f}Z",
-                class_=f"band {child.color}",
+        if child.count:
+            bottom = top + node.thickness * child.count / divided
+            end = child.top + child.thickness
+            bands.append(
+                Band(child.color, node.left + _BAR, top, bottom, child.left, child.top, end)
             )
-        )
-        top = bottom
-    return drawn
-
-
-def _bar(node: Node, column: int) -> Html:
-    return element(
-        "rect",
-        x=f"{_COLUMNS[column] * _WIDTH:.1f}",
-        y=f"{node.top:.1f}",
-        width=_BAR,
-        height=f"{node.thickness:.1f}",
-        class_=node.color,
-    )
-
-
-def _label(node: Node, kind: str, left: float, middle: float) -> Html:
-    amount = f"{node.count:,}" if node.amount is None else node.amount
-    content = (node.name, " ", element("strong", amount))
-    style = f"top:{middle:.1f}px;left:{100 * left:.1f}%"
-    # For screen readers, the table next to the flow has the same numbers.
-    return element("span", content, class_=f"label {kind}".strip(), style=style, aria_hidden="true")
+            top = bottom
+    return bands

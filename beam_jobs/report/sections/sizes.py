@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.report.charts import counted_histogram, histogram
-from beam_jobs.report.markup import Html, element, escape, note
+from beam_jobs.report.charts import Histogram, counted_histogram, histogram
 from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections.base import Content
 from foundation.wording import counted, format_bytes
 
 # Records are in shuffled order, so the first ones are a fair sample; beyond this no histogram
@@ -27,34 +27,31 @@ _SIDES = (
 _BYTES = (("length", "Size of a record"), ("source_bytes", "Size of a source file"))
 
 
-def content(reported: ReportedSet) -> Html:
+def content(reported: ReportedSet) -> Content:
     """Histograms, and a note over which records."""
     charts, over = _of_documents(reported) if reported.holds_text else _of_images(reported)
     shown = [chart for chart in charts if chart is not None]
-    if not shown:
-        return note("There are no records to measure.")
-    return escape((note(over), element("div", shown, class_="charts")))
+    return {"charts": shown, "over": over} if shown else "There are no records to measure."
 
 
-def _of_images(reported: ReportedSet) -> tuple[list[Html | None], str]:
-    charts = [histogram(_column(reported, name), title, _exact) for name, title in _SIDES]
+def _of_images(reported: ReportedSet) -> tuple[list[Histogram | None], str]:
+    columns = {name: _column(reported, name) for name, _ in (*_SIDES, *_BYTES)}
+    charts = [histogram(columns[name], title, _exact) for name, title in _SIDES]
     for prefix, title in (("", "as stored"), ("source_", "in the source")):
-        width = _column(reported, f"{prefix}width")
-        height = _column(reported, f"{prefix}height")
+        width, height = columns[f"{prefix}width"], columns[f"{prefix}height"]
         if len(width) == len(height):
             ratio = width / np.maximum(height, 1)
             charts.append(histogram(ratio, f"Aspect ratio {title}, width over height", _ratio))
     for name, title in _BYTES:
-        values = _column(reported, name)
-        unit = 1 << 20 if len(values) and values.max() >= 4 << 20 else 1 << 10
-        charts.append(histogram(values, title, _size, unit))
+        unit = 1 << 20 if columns[name].max(initial=0) >= 4 << 20 else 1 << 10
+        charts.append(histogram(columns[name], title, _size, unit))
     total = reported.records
     if total > _MOST_ROWS:
         return charts, f"Over the first {_MOST_ROWS:,} of {total:,} records in shuffled order."
     return charts, f"Over all {total:,} records." if total != 1 else "Over one record."
 
 
-def _of_documents(reported: ReportedSet) -> tuple[list[Html | None], str]:
+def _of_documents(reported: ReportedSet) -> tuple[list[Histogram | None], str]:
     for split, info in reported.manifest.splits.items():
         charts = [
             counted_histogram(info.statistics.get(name), title, wording, unit)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from beam_jobs.report.markup import Html, note
 from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections.base import Content
 
 
-def content(reported: ReportedSet) -> Html:
-    return note(f"{reported.manifest.ledger.kept} toys")
+def content(reported: ReportedSet) -> Content:
+    return {"toys": reported.manifest.ledger.kept}
