@@ -134,11 +134,11 @@ def _option_differences(
     options: PreprocessOptions,
 ) -> Iterator[str]:
     now = json.loads(json.dumps(dataclasses.asdict(options)))
-    without = options.WITHOUT_EFFECT - _OF_FILES
+    without = options.without_effect() - _OF_FILES
     named = set()
     for field in dataclasses.fields(options):
         name = field.name
-        then = saved.get(name, options.ADDED.get(name, field.default))
+        then = saved.get(name, options.absent().get(name, field.default))
         if name in without or not saved or then == now[name]:
             continue
         named.add(name)

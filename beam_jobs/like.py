@@ -48,10 +48,10 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
             f"{where} {lacks if unknown else 'does not say how the set was built'}. Pass the "
             "options themselves, or a --config file."
         )
-    without = (kind.WITHOUT_EFFECT - _FILES) | _OF_THE_CORPUS
+    without = (kind.without_effect() - _FILES) | _OF_THE_CORPUS
     values = {
         name: value
-        for name, value in {**kind.ADDED, **saved}.items()  # of a set from before these options
+        for name, value in {**kind.absent(), **saved}.items()  # of a set from before these options
         if name in fields and name not in without and value is not None
     }
     for name in naming.TOKENIZERS.values():

@@ -221,7 +221,7 @@ def replay_options(
     values |= {name: value for name, value in changes.items() if name == "exclude_ids"}
     values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
-    values = {**kind.ADDED, **values}  # of a set from before these options
+    values = {**kind.absent(), **values}  # of a set from before these options
     known = {field.name for field in dataclasses.fields(kind)}
     if foreign := sorted(changes.keys() - known):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)

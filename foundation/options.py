@@ -80,6 +80,8 @@ def option(
     shown: str = "",
     repeatable: bool = False,
     identity: bool = True,
+    absent_as: Any = dataclasses.MISSING,
+    reading: int | None = None,
 ) -> Any:
     """A field of a declaration.
 
@@ -100,6 +102,10 @@ def option(
         repeatable: Whether its flag may be given several times; commas join the values.
         identity: Whether another value means another result, so that what was begun with one value
             cannot be continued with another.
+        absent_as: For an option that is younger than stored results: the value that those without
+            it were made with. It is left out of a description of the result at this value.
+        reading: For an option that decides how records are read: its place among such options,
+            whose values are hashed together.
     """
     metadata = {name: value for name, value in locals().items() if name != "default"}
     metadata["metavar"] = metavar or (form.metavar if form else "")

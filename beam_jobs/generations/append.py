@@ -209,7 +209,7 @@ def like_the_set(
         UsageError: A given option differs from that of the set.
     """
     saved = options_like(base, type(options)) | {"name": manifest.name}
-    own = _OWN | (options.WITHOUT_EFFECT - {"name", "tokenizer", "decontaminate"})
+    own = _OWN | (options.without_effect() - {"name", "tokenizer", "decontaminate"})
     values: dict[str, Any] = {}
     wrong = []
     for field in declared(options):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from beam_jobs.options.values import (
@@ -23,7 +22,7 @@ from beam_jobs.options.values import (
     pattern_groups,
     splits_are_given,
 )
-from foundation.options import Limits, check_declared, flag_of, option
+from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import UsageError
 from shard_format.naming import check_name
@@ -58,30 +57,6 @@ class PreprocessOptions:
     COMMAND: ClassVar[str]
     ABOUT: ClassVar[str]
 
-    # Paths, workers and names: `config` leaves them out, for they do not change the records.
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
-        "sources out repaired notes name labels workers worker_type on_bad on_unreadable staging "
-        "unit_size no_report overwrite append new_classes no_fingerprints keep_empty "
-        "base base_generation only_items without_items exclude_ids kept_out".split()
-    )
-
-    # Options added since the first version, with the value at which records are as before. The
-    # config leaves an option out at this value, so sets keep their root hashes.
-    ADDED: ClassVar[Mapping[str, Any]] = {
-        "follow_links": False,
-        "max_record_bytes": "512MiB",
-        "label_pattern": None,
-        "id_prefix": None,
-        "include": None,
-        "exclude": None,
-    }
-
-    # Options besides `source` that decide how records are read.
-    READING: ClassVar[tuple[str, ...]] = (
-        *("label_column", "label_pattern", "multi_label", "no_labels", "group_by"),
-        *("path_column", "keep_columns", "follow_links", "max_record_bytes"),
-    )
-
     sources: tuple[str, ...]
     out: str
     record_type: str = ""
@@ -97,6 +72,7 @@ class PreprocessOptions:
         "First part of every shard's file name.",
         "NAME",
         check=lambda flag, value: check_name(value, flag),
+        identity=False,
     )
     source: str = option("auto", "How to read SRC; auto detects it from the files.")
     include: str | None = option(
@@ -106,6 +82,7 @@ class PreprocessOptions:
         "GLOB",
         check=parse_globs,
         repeatable=True,
+        absent_as=None,
     )
     exclude: str | None = option(
         None,
@@ -113,20 +90,23 @@ class PreprocessOptions:
         "GLOB",
         check=parse_globs,
         repeatable=True,
+        absent_as=None,
     )
     labels: str | None = option(
         None,
         "A CSV, TSV, JSONL or Parquet table with a path and a label column; paths are relative to "
         "SRC.",
         form=FILE,
+        identity=False,
     )
-    path_column: str = option("path", "Column of --labels with the path.", "NAME")
+    path_column: str = option("path", "Column of --labels with the path.", "NAME", reading=6)
     label_column: str | None = option(
         None,
         "Column or field with the label. A,B,... makes a label feature of each column; the first "
         "is the main label, which --stratify, --balance and --conflicts go by.",
         "NAME[,B...]",
         check=lambda flag, value: parse_labels(value),
+        reading=1,
     )
     label_pattern: str | None = option(
         None,
@@ -135,14 +115,19 @@ class PreprocessOptions:
         "REGEX",
         check=lambda flag, value: pattern_groups(value),
         excludes={"--labels": "takes labels from names"},
+        absent_as=None,
+        reading=2,
     )
     multi_label: bool = option(
         False,
         "A record has any number of labels: a list, or names separated by '|'.",
         type=bool,
         excludes={"--no-labels": "needs labels"},
+        reading=3,
     )
-    no_labels: bool = option(False, "Records have no label; every record found is read.", type=bool)
+    no_labels: bool = option(
+        False, "Records have no label; every record found is read.", type=bool, reading=4
+    )
     # "near" is a choice of the record types that find near duplicates.
     dedup: str = option("exact", "Which duplicates to find.", choices=("exact", "off"))
     near_threshold: float = option(
@@ -179,7 +164,10 @@ class PreprocessOptions:
         excludes=_ONE_LABEL,
     )
     group_by: str | None = option(
-        None, "Keep records with the same value of this column or field in one split.", "COLUMN"
+        None,
+        "Keep records with the same value of this column or field in one split.",
+        "COLUMN",
+        reading=5,
     )
     balance: str = option(
         "none",
@@ -202,6 +190,7 @@ class PreprocessOptions:
         "Further columns to keep as features of the record.",
         "A,B,...",
         check=lambda flag, value: parse_kept(value),
+        reading=7,
     )
     seed: int = option(
         0,
@@ -219,42 +208,49 @@ class PreprocessOptions:
             "--balance undersample": "keeps old records as they are",
             "--overwrite": "keeps the set that is there",
         },
+        identity=False,
     )
     new_classes: str = option(
         "add",
         "With --append: what to do with classes that the set does not have. add gives them the "
         "next numbers.",
         choices=("add", "refuse"),
+        identity=False,
     )
     id_prefix: str | None = option(
         None,
         "Begin all record ids with NAME/, where names of files repeat those of earlier sources.",
         "NAME",
         check=check_id_prefix,
+        absent_as=None,
     )
     exclude_ids: str | None = option(
         None,
         "Keep the records with these ids out of the set, and of all that is appended to it or "
         "built in its place: a text file with a record id per line, or JSON Lines.",
         form=FILE,
+        identity=False,
     )
     no_fingerprints: bool = option(
         False,
         "Do not store what near duplicates and groups of later generations are found by; the set "
         "cannot be appended to then.",
         type=bool,
+        identity=False,
     )
-    no_report: bool = option(False, "Do not write report.html.", type=bool)
+    no_report: bool = option(False, "Do not write report.html.", type=bool, identity=False)
     keep_empty: bool = option(
         False,
         "Keep a set of which every record was rejected, with its quarantine; without it such a "
         "build leaves nothing.",
         type=bool,
+        identity=False,
     )
     overwrite: bool = option(
         False,
         "Replace another set in OUT, once the new one is whole; without it such a set is refused.",
         type=bool,
+        identity=False,
     )
     workers: int | None = option(
         None,
@@ -263,39 +259,55 @@ class PreprocessOptions:
         type=int,
         limits=Limits(1, 10**5),
         shown="one per core",
+        identity=False,
     )
     worker_type: str = option(
         "auto",
         "What a worker of the local engine is. Threads start at once and take less memory; "
         "processes do not wait for each other, and auto takes them for larger corpora.",
         choices=("auto", "threads", "processes"),
+        identity=False,
     )
     on_bad: str = option(
         "quarantine",
         "What to do with a record that cannot be used: quarantine it with its reason, or fail.",
         choices=("quarantine", "fail"),
+        identity=False,
     )
     on_unreadable: str = option(
         "stop",
         "What to do when a file cannot be read because of an I/O error: stop after retries, so "
         "that the same command resumes; or quarantine it, and read it again in the next run.",
         choices=("stop", "quarantine"),
+        identity=False,
     )
-    follow_links: bool = option(False, "Follow symbolic links that lead outside of SRC.", type=bool)
+    follow_links: bool = option(
+        False,
+        "Follow symbolic links that lead outside of SRC.",
+        type=bool,
+        absent_as=False,
+        reading=8,
+    )
     max_record_bytes: str = option(
-        "512MiB", "Reject larger records, before and while they are decompressed.", form=SIZE
+        "512MiB",
+        "Reject larger records, before and while they are decompressed.",
+        form=SIZE,
+        absent_as="512MiB",
+        reading=9,
     )
     staging: str | None = option(
         None,
         "Keep staged units in this directory, for later builds.",
         form=FOLDER,
         shown="inside OUT, removed at the end",
+        identity=False,
     )
     unit_size: str | None = option(
         None,
         "Input bytes per work unit.",
         form=SIZE,
         shown="2 to 32 MiB, by the size of the corpus",
+        identity=False,
     )
 
     def __post_init__(self) -> None:
@@ -374,15 +386,33 @@ class PreprocessOptions:
         """The columns of all other labels, which are also the names of their features."""
         return () if self.no_labels else self.label_columns[1:]
 
+    @classmethod
+    def without_effect(cls) -> frozenset[str]:
+        """Names of the fields that do not change the records; `config` leaves them out."""
+        changing = {field.name for field in declared(cls) if field.metadata["identity"]}
+        names = {field.name for field in dataclasses.fields(cls)}
+        return frozenset(names - changing - {"record_type"})
+
+    @classmethod
+    def absent(cls) -> dict[str, Any]:
+        """The values of options that a set was built with whose config does not name them."""
+        values = {field.name: field.metadata["absent_as"] for field in declared(cls)}
+        return {name: value for name, value in values.items() if value is not dataclasses.MISSING}
+
+    def reading(self) -> list[Any]:
+        """The values of all options that decide how records are read."""
+        fields = [field for field in declared(self) if field.metadata["reading"] is not None]
+        fields.sort(key=lambda field: int(field.metadata["reading"]))
+        return [self.source, *(getattr(self, field.name) for field in fields)]
+
     def config(self) -> dict[str, Any]:
         """The options that change the records of the set, as the manifest stores them."""
+        without, absent = self.without_effect(), self.absent()
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in self.WITHOUT_EFFECT
-            and not (
-                field.name in self.ADDED and getattr(self, field.name) == self.ADDED[field.name]
-            )
+            if field.name not in without
+            and not (field.name in absent and getattr(self, field.name) == absent[field.name])
         }
         values["shard_size"] = parse_size("--shard-size", self.shard_size)
         if self.dedup != "near":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -45,19 +44,11 @@ Examples:
   shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
 """
 
-    ADDED: ClassVar[Mapping[str, Any]] = {
-        **PreprocessOptions.ADDED,
-        "keep_columns": None,
-        "enlarge": True,
-        "resize_filter": "area",
-    }
-    READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
-
     record_type: str = "image"
     name: str = redeclared(PreprocessOptions, "name", default="images")
     source: str = redeclared(PreprocessOptions, "source", choices=_SOURCES)
     image_column: str = option(
-        "image", "Column or feature with the image (Parquet, Arrow, TFRecord).", "NAME"
+        "image", "Column or feature with the image (Parquet, Arrow, TFRecord).", "NAME", reading=0
     )
     label_column: str = redeclared(
         PreprocessOptions,
@@ -67,6 +58,7 @@ Examples:
         "feature of each column; the first is the main label, which --stratify, --balance and "
         "--conflicts go by.",
     )
+    keep_columns: str | None = redeclared(PreprocessOptions, "keep_columns", absent_as=None)
     resize: str = option(
         "shorter:256",
         "shorter:N scales the shorter side to N; fit:WxH scales to fit the box; crop:WxH covers "
@@ -74,12 +66,15 @@ Examples:
         "Smaller images keep their own size.",
         "MODE",
     )
-    enlarge: bool = option(False, "Scale smaller images up to what --resize asks for.", type=bool)
+    enlarge: bool = option(
+        False, "Scale smaller images up to what --resize asks for.", type=bool, absent_as=True
+    )
     resize_filter: str = option(
         "sharp",
         "How images are scaled down. sharp is nearer to lanczos than area, and faster; bilinear, "
         "bicubic and lanczos are computed by Pillow.",
         choices=RESIZE_FILTERS,
+        absent_as="area",
     )
     encoding: str = option("jpeg", "Encoding of the stored images.", choices=ENCODINGS)
     quality: str = option(

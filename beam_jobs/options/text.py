@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -52,22 +51,6 @@ Examples:
   shardmill preprocess text books --no-labels --train-tokenizer bpe:32000 --pack 2048 --out set
 """
 
-    WITHOUT_EFFECT: ClassVar[frozenset[str]] = PreprocessOptions.WITHOUT_EFFECT | {
-        "tokenizer",
-        "decontaminate",
-    }
-
-    ADDED: ClassVar[Mapping[str, Any]] = {
-        **PreprocessOptions.ADDED,
-        "max_record_bytes": "128MiB",
-        "path_column": "path",
-        "xml_element": None,
-    }
-    READING: ClassVar[tuple[str, ...]] = (
-        *PreprocessOptions.READING,
-        *("format", "encoding", "per_line", "separator", "columns", "text_column", "xml_element"),
-    )
-
     record_type: str = "text"
     name: str = redeclared(PreprocessOptions, "name", default="text")
     source: str = redeclared(
@@ -81,6 +64,7 @@ Examples:
         "auto",
         "Format of the files; auto detects it for each file (compression is always detected).",
         choices=("auto", *formats_of("text")),
+        reading=10,
     )
     encoding: str = option(
         "utf-8",
@@ -88,19 +72,24 @@ Examples:
         "rejects files for which that is not clear.",
         "NAME",
         check=check_encoding,
+        reading=11,
     )
     per_line: bool = option(
         False,
         "Plain text: every line is a document.",
         type=bool,
         excludes={"--separator": "is a separator of its own"},
+        reading=12,
     )
     separator: str | None = option(
-        None, "Plain text: what separates documents (\\n and \\t are escapes).", "TEXT"
+        None, "Plain text: what separates documents (\\n and \\t are escapes).", "TEXT", reading=13
     )
-    max_record_bytes: str = redeclared(PreprocessOptions, "max_record_bytes", default="128MiB")
+    max_record_bytes: str = redeclared(
+        PreprocessOptions, "max_record_bytes", default="128MiB", absent_as="128MiB"
+    )
+    path_column: str = redeclared(PreprocessOptions, "path_column", absent_as="path")
     columns: str | None = option(
-        None, "CSV and TSV without a header line: the names of the columns.", form=NAMES
+        None, "CSV and TSV without a header line: the names of the columns.", form=NAMES, reading=14
     )
     xml_element: str | None = option(
         None,
@@ -109,6 +98,8 @@ Examples:
         "NAME",
         check=check_element,
         shown="an item of a feed, else the file",
+        reading=16,
+        absent_as=None,
     )
     text_column: str = option(
         "text",
@@ -116,6 +107,7 @@ Examples:
         "joined by a line break.",
         "A[,B...]",
         check=parse_names,
+        reading=15,
     )
     label_column: str | None = redeclared(
         PreprocessOptions,
@@ -139,6 +131,7 @@ Examples:
         "Filter out documents that share a run of words with these benchmark files (text, JSON, "
         "JSONL, CSV, TSV).",
         form=FILES,
+        identity=False,
     )
     contamination_words: int = option(
         13,
@@ -170,6 +163,7 @@ Examples:
         None,
         "Store token ids of this tokenizer: Hugging Face tokenizers JSON or a SentencePiece model.",
         form=FILE,
+        identity=False,
     )
     train_tokenizer: str | None = option(
         None,

@@ -191,7 +191,7 @@ def _job(
     if kind is None:
         return None
     known = {field.name for field in dataclasses.fields(kind)}
-    own: dict[str, Any] = {**kind.ADDED, **values}
+    own: dict[str, Any] = {**kind.absent(), **values}
     own = {name: value for name, value in own.items() if name in known}
     if not all(has_type(field, own.get(field.name, field.default)) for field in declared(kind)):
         return None  # a damaged build.json, or a manifest that no version wrote

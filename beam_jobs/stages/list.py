@@ -125,7 +125,7 @@ def list_corpus(
     ignored: list[str] = []
     listing = CorpusListing(options, extractor, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
-    how = [options.source, *(getattr(options, name) for name in options.READING)]
+    how = options.reading()
     unread = _Unread(options, reading_key(how))
     found = _write_listing(items, unread, workspace, on_progress)
     if not unread.known:
