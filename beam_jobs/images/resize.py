@@ -9,7 +9,6 @@ pixels cost bytes and tell a model nothing new, and the reader can still enlarge
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,7 +24,7 @@ from shard_format import UsageError
 MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
 
 Convert = Callable[[Pixels], Pixels]  # of the colours, see DecodedImage.to_srgb
-Scale = Callable[[Pixels, int, int], Pixels]  # image, width, height -> the image at that size
+Size = tuple[int, int]  # width and height in pixels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +33,8 @@ class Resize:
 
     Attributes:
         mode: A name in RESIZE_MODES.
-        width: Of its box in pixels; for `shorter`, the side.
-        height: Likewise.
+        width: Width of its box in pixels; for `shorter`, the side.
+        height: Height of its box in pixels.
         enlarge: Whether smaller images are scaled up.
         filter: A name in `resample.FILTERS`, by which larger ones are scaled down.
     """
@@ -85,23 +84,71 @@ def resize_image(
     Raises:
         Rejection: The image would be larger than `max_pixels` or than can be stored.
     """
-    scale = functools.partial(
-        _scale, shrink=FILTERS[resize.filter], max_pixels=max_pixels, convert=convert
-    )
-    return RESIZE_MODES[resize.mode].apply(image, resize, scale)
+    height, width = image.shape[:2]
+    geometry = geometry_of(width, height, resize)
+    if geometry.cut != (width, height):
+        left, top = _margins((width, height), geometry.cut)
+        right, bottom = left + geometry.cut[0], top + geometry.cut[1]
+        image = np.ascontiguousarray(image[top:bottom, left:right])
+    image = _scaled(image, geometry.size, FILTERS[resize.filter], max_pixels, convert)
+    if geometry.canvas == geometry.size:
+        return image
+    left, top = _margins(geometry.canvas, geometry.size)
+    canvas = np.zeros((*reversed(geometry.canvas), 3), np.uint8)
+    canvas[top : top + len(image), left : left + image.shape[1]] = image
+    return canvas
 
 
 def keeps_size(width: int, height: int, resize: Resize) -> bool:
     """Whether `resize_image` would return an image of this size unchanged."""
     if max(width, height) > MAX_SIDE:
         return False  # it would reject it
-    return RESIZE_MODES[resize.mode].size(width, height, resize) == (width, height)
+    return geometry_of(width, height, resize).canvas == (width, height)
 
 
 def stays_smaller(width: int, height: int, resize: Resize) -> bool:
     """Whether an image of this size is smaller than the mode asks for, and not scaled up."""
     numerator, denominator = RESIZE_MODES[resize.mode].scale(width, height, resize)
     return numerator > denominator and not resize.enlarge
+
+
+class Geometry(NamedTuple):
+    """The steps from an image of one size to its result.
+
+    Attributes:
+        cut: The part in the centre that is kept. It is cut first: no intermediate image is large.
+        size: The size to which it is scaled.
+        canvas: The size of the result, which is black around the scaled image.
+    """
+
+    cut: Size
+    size: Size
+    canvas: Size
+
+
+def geometry_of(width: int, height: int, resize: Resize) -> Geometry:
+    """Computes what `resize_image` does with an image of this size."""
+    mode, box = RESIZE_MODES[resize.mode], (resize.width, resize.height)
+    cut = _cut(width, height, resize) if mode.crops else (width, height)
+    if stays_smaller(width, height, resize):
+        size = cut
+    elif mode.crops:
+        size = box
+    else:
+        scale = mode.scale(width, height, resize)
+        size = _part(width, *scale), _part(height, *scale)
+    return Geometry(cut, size, box if mode.pads else size)
+
+
+def _cut(width: int, height: int, resize: Resize) -> Size:
+    """The largest part of an image that has the aspect ratio of the box."""
+    cut_width = _part(resize.width, height, resize.height)
+    cut_height = _part(resize.height, width, resize.width)
+    if stays_smaller(width, height, resize) and (cut_width == width or cut_height == height):
+        return width, height  # within rounding, so that a second crop cuts nothing
+    if _is_wider(width, height, resize):
+        return min(width, cut_width), height
+    return width, min(height, cut_height)
 
 
 def _shorter_scale(width: int, height: int, resize: Resize) -> tuple[int, int]:
@@ -125,59 +172,6 @@ def _is_wider(width: int, height: int, resize: Resize) -> bool:
     return width * resize.height >= height * resize.width
 
 
-def _scaled_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    """Of the complete image."""
-    if stays_smaller(width, height, resize):
-        return width, height
-    scale = RESIZE_MODES[resize.mode].scale(width, height, resize)
-    return _part(width, *scale), _part(height, *scale)
-
-
-def _crop_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    if stays_smaller(width, height, resize):
-        return _cut_size(width, height, resize)
-    return resize.width, resize.height
-
-
-def _cut_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    """The largest part of an image that has the aspect ratio of the box."""
-    cut_width = _part(resize.width, height, resize.height)
-    cut_height = _part(resize.height, width, resize.width)
-    if stays_smaller(width, height, resize) and (cut_width == width or cut_height == height):
-        return width, height  # within rounding, so that a second crop cuts nothing
-    if _is_wider(width, height, resize):
-        return min(width, cut_width), height
-    return width, min(height, cut_height)
-
-
-def _box_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    return resize.width, resize.height
-
-
-def _scaled(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
-    """The complete image."""
-    height, width = image.shape[:2]
-    return scale(image, *_scaled_size(width, height, resize))
-
-
-def _crop(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
-    """Cuts out the centre in the aspect ratio of the box first: no intermediate image is large."""
-    height, width = image.shape[:2]
-    cut_width, cut_height = _cut_size(width, height, resize)
-    top, left = (height - cut_height) // 2, (width - cut_width) // 2
-    centre = np.ascontiguousarray(image[top : top + cut_height, left : left + cut_width])
-    return scale(centre, *_crop_size(width, height, resize))
-
-
-def _pad(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
-    fitted = _scaled(image, resize, scale)
-    height, width = fitted.shape[:2]
-    padded = np.zeros((resize.height, resize.width, 3), np.uint8)
-    top, left = (resize.height - height) // 2, (resize.width - width) // 2
-    padded[top : top + height, left : left + width] = fitted
-    return padded
-
-
 class Mode(NamedTuple):
     """A resize mode.
 
@@ -185,22 +179,23 @@ class Mode(NamedTuple):
         pattern: What follows its name in --resize, with a group for each side in pixels.
         scale: (width, height, what to do) of an image -> (numerator, denominator) of the factor
             that makes it as large as the mode asks for.
-        size: (width, height, what to do) of an image -> (width, height) of the result.
-        apply: (image, what to do, how to scale) -> the result.
+        crops: Whether the image is cut to the aspect ratio of the box.
+        pads: Whether the result is as large as the box.
     """
 
     pattern: str
     scale: Callable[[int, int, Resize], tuple[int, int]]
-    size: Callable[[int, int, Resize], tuple[int, int]] = _scaled_size
-    apply: Callable[[Pixels, Resize, Scale], Pixels] = _scaled
+    crops: bool = False
+    pads: bool = False
 
 
 _SIDE = r"(\d{1,9})"
+_BOX = f"{_SIDE}x{_SIDE}"
 RESIZE_MODES: dict[str, Mode] = {
     "shorter": Mode(_SIDE, _shorter_scale),
-    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_scale),
-    "crop": Mode(f"{_SIDE}x{_SIDE}", _cover_scale, _crop_size, _crop),
-    "pad": Mode(f"{_SIDE}x{_SIDE}", _fit_scale, _box_size, _pad),
+    "fit": Mode(_BOX, _fit_scale),
+    "crop": Mode(_BOX, _cover_scale, crops=True),
+    "pad": Mode(_BOX, _fit_scale, pads=True),
     "none": Mode("", _own_scale),
 }
 
@@ -210,15 +205,16 @@ def _part(side: int, numerator: int, denominator: int) -> int:
     return max(1, (2 * side * numerator + denominator) // (2 * denominator))
 
 
-def _scale(
-    image: Pixels,
-    width: int,
-    height: int,
-    shrink: Filter,
-    max_pixels: int,
-    convert: Convert | None,
+def _margins(outer: Size, inner: Size) -> Size:
+    """The left and upper margin around something in the centre."""
+    return (outer[0] - inner[0]) // 2, (outer[1] - inner[1]) // 2
+
+
+def _scaled(
+    image: Pixels, size: Size, shrink: Filter, max_pixels: int, convert: Convert | None
 ) -> Pixels:
-    if max(width, height) > MAX_SIDE or width * height > max_pixels:
+    width, height = size
+    if max(size) > MAX_SIDE or width * height > max_pixels:
         raise Rejection(
             "too-large-resized",
             f"it would be {width} x {height} pixels after --resize; a JPEG holds {MAX_SIDE} a side "

@@ -25,7 +25,7 @@ from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decod
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
 from beam_jobs.images.extractor import ImageExtractor
-from beam_jobs.images.filters import filter_options, make_checks
+from beam_jobs.images.filters import check_image, filter_options
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.perceptual_hash import perceptual_hashes, thumbnail_of
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
@@ -84,7 +84,6 @@ class ImageRecords(SingleRecords):
             animated=options.animated,
             time_limit=options.time_limit,
         )
-        self._checks = make_checks(options)
         self._filters = filter_options(options)
         self._near = options.dedup == "near"
         self.dedup_features = _NEAR_FIELDS if self._near else ()
@@ -117,8 +116,7 @@ class ImageRecords(SingleRecords):
         counts = not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
         kept = self._kept(data, counts) if self._keeps else None
         image, fingerprint = kept or (decode_unconverted(data, self._decoding), b"")
-        for check in self._checks:
-            check(image)
+        check_image(image, self._filters)
         if kept:
             stored, pixels, width, height = data, image.pixels, image.width, image.height
             upright = width, height
@@ -168,7 +166,8 @@ class ImageRecords(SingleRecords):
             return None
         try:
             fingerprint = pixels_hash(width, height, shrunk(data))
-            decodes = self._checks or self._near or counts
+            filtered = any(value is not None for value in self._filters.values())
+            decodes = filtered or self._near or counts
             pixels = decode_jpeg_strictly(data) if decodes else _NO_PIXELS
         except ValueError:
             return None

@@ -11,7 +11,7 @@ import pytest
 from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode import DecodedImage
 from beam_jobs.images.decode.base import parse_background
-from beam_jobs.images.filters import STEPS, filter_options, make_checks
+from beam_jobs.images.filters import STEPS, check_image, filter_options
 from beam_jobs.images.filters.blank import luma_variance
 from beam_jobs.options import ImageOptions
 from shard_format import UsageError
@@ -29,13 +29,12 @@ def image(width, height, pixels=None):
     return DecodedImage(pixels, "PNG", width, height)
 
 
-def verdict(given, checks):
-    for check in checks:
-        try:
-            check(given)
-        except Rejection as refusal:
-            assert refusal.stage == FILTER
-            return refusal.reason
+def verdict(given, values):
+    try:
+        check_image(given, values)
+    except Rejection as refusal:
+        assert refusal.stage == FILTER
+        return refusal.reason
     return "kept"
 
 
@@ -64,7 +63,7 @@ def gray(values):
     ],
 )
 def test_verdicts(change, given, expected):
-    assert verdict(given, make_checks(options(**change))) == expected
+    assert verdict(given, filter_options(options(**change))) == expected
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ CASES = [
             Line(
                 "beam_jobs/images/resize.py",
                 "RESIZE_MODES",
-                '"toy": Mode(_SIDE, _own_scale, _box_size, toy)',
+                '"toy": Mode(_SIDE, toy, crops=True)',
             ),
         ),
         ("python programs/toy_images.py",),

@@ -6,13 +6,12 @@ from fractions import Fraction
 
 from PIL import Image
 
-from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage, Pixels
 
 _BLOCK_PIXELS = 1 << 20  # Pillow's copy of a block has 4 bytes a pixel
 
 
-def blank(deviation: float, image: DecodedImage) -> None:
+def blank(deviation: float, image: DecodedImage) -> tuple[str, str] | None:
     """Leaves out an image with a smaller standard deviation of luma.
 
     Args:
@@ -23,11 +22,9 @@ def blank(deviation: float, image: DecodedImage) -> None:
     """
     variance = luma_variance(image.in_srgb().pixels)
     if variance < Fraction(repr(float(deviation))) ** 2:
-        detail = (
-            f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels, and --blank is "
-            f"{deviation:g}"
-        )
-        raise Rejection("blank", detail, stage=FILTER)
+        spread = f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels"
+        return "blank", f"{spread}, and --blank is {deviation:g}"
+    return None
 
 
 def luma_variance(pixels: Pixels) -> Fraction:

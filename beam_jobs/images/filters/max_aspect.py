@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage
 
 
-def max_aspect(ratio: float, image: DecodedImage) -> None:
+def max_aspect(ratio: float, image: DecodedImage) -> tuple[str, str] | None:
     """Leaves out an image with a greater aspect ratio.
 
     Args:
@@ -18,5 +17,5 @@ def max_aspect(ratio: float, image: DecodedImage) -> None:
     height, width = image.pixels.shape[:2]
     # The decimal number as typed: the float 2.3 is a little less, so 230 x 100 would be too long.
     if max(height, width) > Fraction(repr(float(ratio))) * min(height, width):
-        detail = f"it is {width} x {height} pixels, and --max-aspect is {ratio:g}"
-        raise Rejection("too-elongated", detail, stage=FILTER)
+        return "too-elongated", f"it is {width} x {height} pixels, and --max-aspect is {ratio:g}"
+    return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage
 
 
-def min_side(pixels: int, image: DecodedImage) -> None:
+def min_side(pixels: int, image: DecodedImage) -> tuple[str, str] | None:
     """Leaves out an image with a shorter side of fewer pixels, before any resizing.
 
     Args:
@@ -15,5 +14,5 @@ def min_side(pixels: int, image: DecodedImage) -> None:
     """
     height, width = image.pixels.shape[:2]
     if min(height, width) < pixels:
-        detail = f"it is {width} x {height} pixels, and --min-side is {pixels}"
-        raise Rejection("too-small", detail, stage=FILTER)
+        return "too-small", f"it is {width} x {height} pixels, and --min-side is {pixels}"
+    return None

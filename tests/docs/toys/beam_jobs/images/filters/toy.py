@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage
 
 
-def toy(side: int, image: DecodedImage) -> None:
+def toy(side: int, image: DecodedImage) -> tuple[str, str] | None:
     if min(image.pixels.shape[:2]) < side:
-        raise Rejection("toy", f"its shorter side is below {side}", stage=FILTER)
+        return "toy", f"its shorter side is below {side}"
+    return None
