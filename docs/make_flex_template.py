@@ -63,7 +63,7 @@ def _job_with(field: dataclasses.Field[Any]) -> str:
 
 
 def _regex(field: dataclasses.Field[Any]) -> str:
-    """What every value matches, "" for any text; the job itself checks the rest."""
+    """A pattern of every value, "" for any text; the job itself checks the rest."""
     metadata = field.metadata
     if metadata["type"] is bool:
         return "true|false"

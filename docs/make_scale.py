@@ -68,7 +68,7 @@ class Stage(NamedTuple):
     busy_seconds: float
 
     def seconds(self, workers: int) -> float:
-        """How long it takes, requests included."""
+        """The time it takes, requests included."""
         waiting = self.traffic.requests * OBJECT_STORE.seconds / OBJECT_STORE.in_flight
         return (self.busy_seconds + waiting) / min(workers, self.tasks)
 
@@ -80,7 +80,7 @@ class Stage(NamedTuple):
 
 
 def work_of(terabytes: float) -> Work:
-    """What a corpus of images of 100 kB is once it is staged."""
+    """The work that is left of a corpus of images of 100 kB once it is staged."""
     return usual_work(int(terabytes * TB))
 
 

@@ -34,9 +34,9 @@ _SHOWN_LINES = 24  # of each output; a list of files goes on
 def filled_in(page: str, output_of: Callable[[list[str]], str]) -> str:
     """Returns a page with the output of every command below it."""
 
-    def block(found: re.Match[str]) -> str:
+    def block(match: re.Match[str]) -> str:
         lines = []
-        for command in re.findall(r"^\$ (.+)$", found.group(), re.MULTILINE):
+        for command in re.findall(r"^\$ (.+)$", match.group(), re.MULTILINE):
             shown = [line.rstrip() for line in output_of(shlex.split(command)).strip().splitlines()]
             dots = ["..."] if len(shown) > _SHOWN_LINES else []
             lines += [f"$ {command}", *shown[:_SHOWN_LINES], *dots]

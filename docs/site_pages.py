@@ -68,10 +68,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if source in TITLES:
         page.title = TITLES[source]
 
-    def link(found: re.Match[str]) -> str:
-        mark, text, target, anchor = found.groups("")
+    def link(match: re.Match[str]) -> str:
+        mark, text, target, anchor = match.groups("")
         if not target or "://" in target:
-            return found.group()
+            return match.group()
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if path not in PAGES and not path.startswith("docs/"):
             if not (REPOSITORY / path).exists():

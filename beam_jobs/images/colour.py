@@ -52,13 +52,13 @@ class ToSrgb:
 
 
 class _Profile(NamedTuple):
-    """What a profile says of pixels of a mode.
+    """A judged profile, for pixels of one mode.
 
     Attributes:
         transform: To sRGB; None if they are sRGB, or if the profile is broken.
         broken: It is no profile of this mode that LittleCMS can use.
         mixes: Resizing before the transform gives the same colours as behind it.
-        levels: Of mode L: [256, 3] uint8, the sRGB of every level of gray.
+        levels: [256, 3] uint8, the sRGB of every level of gray; for mode L alone.
     """
 
     transform: ImageCms.ImageCmsTransform | None
@@ -77,7 +77,7 @@ def to_srgb(image: Image.Image, profile: bytes | None, repairs: set[str]) -> Ima
     """The image in sRGB; unchanged if it has no profile, an sRGB one or a broken one.
 
     Args:
-        image: In mode L, RGB or CMYK.
+        image: Image in mode L, RGB or CMYK.
         profile: The bytes of an ICC profile; empty means that it is known to be broken.
         repairs: "colour" or "profile" is added to it where it applies.
     """
@@ -98,8 +98,8 @@ def later_to_srgb(
 
     Args:
         pixels: [height, width, 3] uint8, RGB.
-        profile: As for `to_srgb`.
-        repairs: Likewise.
+        profile: See `to_srgb`.
+        repairs: See `to_srgb`.
     """
     judged = _judged(profile, "RGB", repairs)
     if judged is None or judged.transform is None:
@@ -112,7 +112,7 @@ def is_srgb(profile: bytes | None, mode: str) -> bool:
     """Whether pixels with this profile are sRGB already; they are without a profile.
 
     Args:
-        profile: As for to_srgb.
+        profile: See `to_srgb`.
         mode: Pillow's name for the pixels: L, RGB or CMYK.
     """
     repairs: set[str] = set()
@@ -128,25 +128,25 @@ def lab_to_srgb(image: Image.Image, repairs: set[str]) -> Image.Image:
 
 
 def _judged(profile: bytes | None, mode: str, repairs: set[str]) -> _Profile | None:
-    """What is known of a profile; None without one. See to_srgb for `repairs`."""
+    """Looks up or judges a profile; None without one. See to_srgb for `repairs`."""
     if profile is None:
         return None
     key = hashlib.sha256(profile).digest(), mode
     with _lock:
-        found = _profiles.pop(key, None)
-        if found is not None:
-            _profiles[key] = found
-    if found is None:
-        found = _judge(profile, mode)  # two threads may both do it, without harm
+        judged = _profiles.pop(key, None)
+        if judged is not None:
+            _profiles[key] = judged
+    if judged is None:
+        judged = _judge(profile, mode)  # two threads may both do it, without harm
         with _lock:
-            _profiles[key] = found
+            _profiles[key] = judged
             if len(_profiles) > _CACHED_PROFILES:
                 del _profiles[next(iter(_profiles))]
-    if found.broken:
+    if judged.broken:
         repairs.add("profile")
-    elif found.transform is not None:
+    elif judged.transform is not None:
         repairs.add("colour")
-    return found
+    return judged
 
 
 def _judge(profile: bytes, mode: str) -> _Profile:
@@ -181,7 +181,7 @@ def _probe(mode: str) -> Pixels:
 
 
 def _mixing_error(grays: Pixels) -> float:
-    """How far the mean of two levels of gray is from the mean of what they are converted to."""
+    """The greatest distance from the mean of two grays to the mean of their conversions."""
     levels, values = np.arange(0, 256, 2), grays.astype(float)
     means = (levels[:, np.newaxis] + levels) // 2
     ends = values[::2]

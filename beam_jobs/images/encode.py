@@ -119,7 +119,7 @@ def decode_stored(example: Mapping[str, Any], encoding: str) -> Pixels:
 
     Args:
         example: Values by feature, as `shard_format.decode_example` gives them.
-        encoding: Of its feature "image".
+        encoding: Encoding of its feature "image".
     """
     data = bytes(example["image"][0])
     if encoding == "jpeg":

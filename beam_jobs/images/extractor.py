@@ -93,7 +93,7 @@ class ImageExtractor(RecordExtractor):
 
     @override
     def is_companion(self, path: bytes) -> bool:
-        """Whether it has the labels of an IDX file."""
+        """Whether the file has the labels of an IDX file."""
         return self._options.source == "idx" and is_labels(path)
 
     @override
@@ -147,10 +147,10 @@ class ImageExtractor(RecordExtractor):
 
 
 def _check_no_columns(options: ImageOptions) -> None:
-    """Returns if the job asks for no column, of a source without columns.
+    """Checks that a job on a source without columns asks for none.
 
     Raises:
-        UsageError: It does.
+        UsageError: It asks for one.
     """
     for flag, column in (
         ("--group-by", options.group_by),

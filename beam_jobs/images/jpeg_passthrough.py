@@ -73,9 +73,9 @@ def pixels_hash(width: int, height: int, pixels: Pixels) -> bytes:
     """16 bytes: half of the SHA-256 over width and height (int64, little-endian) and pixels.
 
     Args:
-        width: Of the stored image.
-        height: Likewise.
-        pixels: Of any shape: all of them, or those of `shrunk`.
+        width: Width of the stored image.
+        height: Height of the stored image.
+        pixels: An array of any shape: all of them, or those of `shrunk`.
     """
     digest = hashlib.sha256(struct.pack("<2q", width, height))
     digest.update(np.ascontiguousarray(pixels).data)

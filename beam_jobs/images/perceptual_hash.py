@@ -58,7 +58,7 @@ _BANDS = np.arange(len(BAND_POSITIONS))[:, np.newaxis]  # a row of BAND_POSITION
 
 
 class PerceptualHash(NamedTuple):
-    """What near duplicates are found by; names are columns of the sidecar.
+    """The values by which near duplicates are found; names are columns of the sidecar.
 
     Attributes:
         perceptual_hash: `hash_format.HASH_BYTES` bytes.

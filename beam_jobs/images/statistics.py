@@ -81,7 +81,7 @@ def merge_pixels(columns: Columns) -> dict[str, Any]:
     number of shards have no effect on the result, not even on its last bit.
 
     Args:
-        columns: Has those of `PIXEL_FIELDS`, in rows of any order; counts of 0 are left out.
+        columns: Columns that include `PIXEL_FIELDS`, rows in any order; counts of 0 are left out.
 
     Returns:
         "count" is a number of pixels; the others are lists of red, green and blue in [0, 255]. The

@@ -35,7 +35,7 @@ _ONE_LABEL = {
 
 @dataclasses.dataclass(frozen=True)
 class PreprocessOptions:
-    """What to build, where, and how.
+    """Options of a preprocessing job on any kind of records.
 
     Every option is documented by its `help`; docs/options.md lists them all.
 

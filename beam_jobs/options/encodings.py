@@ -20,7 +20,7 @@ _USUAL = (
 
 
 def check_encoding(flag: str, name: str) -> None:
-    """Returns if text can be in an encoding of this name.
+    """Checks that text can be in an encoding of this name.
 
     Raises:
         UsageError: Python knows none.

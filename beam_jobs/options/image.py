@@ -21,7 +21,7 @@ _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[
 
 @dataclasses.dataclass(frozen=True)
 class ImageOptions(PreprocessOptions):
-    """See PreprocessOptions."""
+    """Options of a job on images; see PreprocessOptions."""
 
     COMMAND: ClassVar[str] = "images"
     ABOUT: ClassVar[str] = """\

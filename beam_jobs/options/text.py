@@ -31,7 +31,7 @@ DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions(PreprocessOptions):
-    """See PreprocessOptions."""
+    """Options of a job on documents; see PreprocessOptions."""
 
     COMMAND: ClassVar[str] = "text"
     ABOUT: ClassVar[str] = """\

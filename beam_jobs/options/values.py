@@ -98,10 +98,10 @@ def splits_are_given(text: str | None) -> bool:
 
 
 def check_split(flag: str, text: str) -> None:
-    """Returns if the text is a value of --split.
+    """Checks a value of --split.
 
     Raises:
-        UsageError: It is not.
+        UsageError: It is malformed.
     """
     if not splits_are_given(text):
         parse_splits(text)
@@ -109,7 +109,7 @@ def check_split(flag: str, text: str) -> None:
 
 
 def pattern_groups(pattern: str | None) -> frozenset[str]:
-    """What a --label-pattern takes from a name: "label", "split" and "group", or some of them.
+    """The named groups of a --label-pattern: "label", "split" and "group", or some of them.
 
     Raises:
         UsageError: It is not a regular expression of RE2 that has one of these named groups.
@@ -121,14 +121,14 @@ def pattern_groups(pattern: str | None) -> frozenset[str]:
 
     advice = "Write for instance '(?P<label>[a-z]+)_\\d+\\.jpg', and (?:...) for other groups."
     try:
-        found = pc.extract_regex(pa.array([""]), pattern).type
+        groups = pc.extract_regex(pa.array([""]), pattern).type
     except (pa.ArrowException, UnicodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
         raise UsageError(
             f"--label-pattern {pattern!r} is not a regular expression that RE2 takes: "
             f"{reason.rstrip('.')}. {advice}"
         ) from None
-    names = [field.name for field in found]
+    names = [field.name for field in groups]
     if not names or len(set(names)) < len(names) or not set(names) <= set(_PATTERN_GROUPS):
         raise UsageError(
             f"--label-pattern {pattern!r} has the named groups {', '.join(names) or '(none)'}. "
@@ -156,7 +156,7 @@ def parse_quality(value: str | int) -> tuple[bool, int]:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Returns if a path or URL can be stored as text and opened by every worker.
+    """Checks that a path or URL can be stored as text and opened by every worker.
 
     Raises:
         UsageError: It cannot.
@@ -217,7 +217,7 @@ def parse_globs(flag: str, text: str) -> tuple[str, ...]:
 
 
 def check_element(flag: str, text: str) -> None:
-    """Returns if a text can be the name of an XML element.
+    """Checks that a text can be the name of an XML element.
 
     Raises:
         UsageError: It cannot.

@@ -55,7 +55,7 @@ class Histogram(NamedTuple):
 
 
 class RankCurve(NamedTuple):
-    """How counts fall from the most frequent class to the rarest.
+    """A curve of counts from the most frequent class to the rarest.
 
     Attributes:
         description: What it shows.
@@ -114,7 +114,7 @@ def counted_histogram(
             and "counts". A manifest may hold anything here; None is returned if it is not that.
         title: What the values are.
         wording: How a value is written.
-        unit: As in `histogram`.
+        unit: See `histogram`.
     """
     if not isinstance(summary, Mapping) or not _SUMMARY_KEYS <= set(summary):
         return None

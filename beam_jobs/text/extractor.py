@@ -135,6 +135,6 @@ def _text(fields: Mapping[str, Any], column: str) -> str:
         return value
     if isinstance(value, bytes):  # of an Example
         return decode_value(value)
-    found = type(value).__name__ if value is not None else "null"
-    found = found if column in fields else "no such column"
-    raise Rejection("no-text", f"the text column {column!r} must hold text, got {found}")
+    kind = type(value).__name__ if value is not None else "null"
+    kind = kind if column in fields else "no such column"
+    raise Rejection("no-text", f"the text column {column!r} must hold text, got {kind}")

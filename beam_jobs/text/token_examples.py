@@ -30,7 +30,7 @@ class TokenExampleBuilder(ExampleBuilder):
 
     Attributes:
         tokenizer: Encodes it.
-        features: Of an example, without late ones.
+        features: Features of an example, without late ones.
     """
 
     tokenizer: Tokenizer
@@ -58,7 +58,7 @@ class PackedExampleBuilder(ExampleBuilder):
 
     Attributes:
         tokenizer: Encodes them.
-        features: Of an example.
+        features: Features of an example.
         packing: Which documents, or parts of them, share a sequence.
         length: Tokens of a sequence.
         end: The id behind every document.
@@ -114,7 +114,7 @@ class SequencePacker:
     """Tokens of documents to examples of packed sequences.
 
     Args:
-        features: Of an example.
+        features: Features of an example.
         packing: Which documents, or parts of them, share a sequence.
         length: Tokens of a sequence.
         pad: The id that fills up a sequence.
@@ -166,7 +166,7 @@ class SequencePacker:
         return BuiltExample(example, pieces[0].row, columns)
 
     def counters(self) -> list[pa.Table]:
-        """Of sequences, tokens stored in them, padding, and documents that were cut."""
+        """Counters of sequences, tokens stored in them, padding, and documents that were cut."""
         return [count_once(what, 1, number) for what, number in self._counts.items()]
 
 
@@ -189,7 +189,7 @@ class TokenLengths:
         self._used += np.bincount(np.concatenate(documents), minlength=len(self._used))
 
     def counters(self) -> list[pa.Table]:
-        """Of "tokens" (per document), "id", "unknown" and "vocabulary" (its size)."""
+        """Counters of "tokens" (per document), "id", "unknown" and "vocabulary" (its size)."""
         size = len(self._used)
         unknown = 0 if self._unknown is None else int(self._used[self._unknown])
         return [

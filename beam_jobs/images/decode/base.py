@@ -33,9 +33,9 @@ class DecodedImage(NamedTuple):
 
     Attributes:
         pixels: [height, width, 3] uint8, RGB, C-contiguous.
-        format: By content, not by file name: "JPEG", "PNG", ...
-        width: As stored in the file, in pixels, before orientation is applied.
-        height: Likewise.
+        format: Format by content, not by file name: "JPEG", "PNG", ...
+        width: Width in the file, in pixels, before orientation is applied.
+        height: Height in the file, likewise.
         repairs: Keys of REPAIRS. Empty for a JPEG whose bytes can be stored unchanged: baseline or
             progressive, YCbCr or gray, upright, without a profile or with an sRGB one, and decoded
             without a warning.
@@ -60,7 +60,7 @@ WHITE = (255, 255, 255)
 
 
 class DecodingOptions(NamedTuple):
-    """How images are decoded.
+    """Options of decoding.
 
     Attributes:
         max_pixels: Images that declare more are rejected before any pixel is decoded. Pillow's own

@@ -85,11 +85,11 @@ def _header(data: bytes, options: DecodingOptions, repairs: set[str]) -> tuple[i
         if not options.lenient:
             raise Rejection(*_reason(str(error))) from error
     try:
-        found = simplejpeg.decode_jpeg_header(data, strict=False)
+        header = simplejpeg.decode_jpeg_header(data, strict=False)
     except ValueError as error:
         raise Rejection(*_reason(str(error))) from error
     repairs.add("damage")
-    return found
+    return header
 
 
 def _decode(

@@ -18,7 +18,7 @@ def turn_upright(pixels: Pixels, exif: bytes | None, repairs: set[str]) -> Pixel
 
     Args:
         pixels: [height, width, 3] uint8, as stored.
-        exif: With or without a leading "Exif"; None if there are none.
+        exif: Exif data, with or without a leading "Exif"; None if there are none.
         repairs: "orientation" or "exif" is added to it where it applies.
     """
     if not exif:

@@ -15,8 +15,8 @@ def blank(deviation: float, image: DecodedImage) -> tuple[str, str] | None:
     """Leaves out an image with a smaller standard deviation of luma.
 
     Args:
-        deviation: In (0, 127.5] grey levels of [0, 255], the greatest that there is: half black,
-            half white. Photographs of flat things have 10 and more, noise of a sensor or of JPEG
+        deviation: Bound in (0, 127.5] grey levels of [0, 255]; half black, half white is the
+            greatest that there is. Photographs of flat things have 10 and more, noise of a sensor or of JPEG
             with a closed shutter less than 3.
         image: Decoded.
     """

@@ -49,7 +49,7 @@ class Member:
 
     @property
     def fate(self) -> str:
-        """How it is a duplicate, and where it is stored if it is not dropped."""
+        """The kind of duplicate, and the split that stores it if it is not dropped."""
         fate = "exact" if self.kind == "exact" else f"{self.kind} {self.similarity:.3f}"
         if self.dropped:
             return fate
@@ -64,7 +64,7 @@ class Cluster:
         kept_id: The record that represents the cluster.
         size: Members in all, the kept record not counted.
         kept_label: The class of the kept record, or None.
-        members: Those to show.
+        members: The duplicates to show.
         kept_split: The split of the kept record, or None if it is in none.
         left_out: Whether the cluster is dropped for its conflicting labels, so nothing is kept.
         preview: The preview of the kept record.

@@ -45,7 +45,7 @@ class Texts:
     """The documents of a batch that are still in, and the rejections of the others.
 
     Args:
-        batch: Has the columns of `beam_jobs.text.extractor.DOCUMENT_SCHEMA`.
+        batch: Batch with the columns of `beam_jobs.text.extractor.DOCUMENT_SCHEMA`.
         originals: [rows of the batch] each document as quarantine keeps it; None for nothing.
 
     Attributes:
@@ -90,7 +90,7 @@ class Texts:
         hint: str,
         pattern: re.Pattern[str],
         token: str,
-        accept: Callable[[str], bool] = lambda found: True,
+        accept: Callable[[str], bool] = lambda match: True,
     ) -> None:
         """Replaces what a pattern finds by a token.
 
@@ -119,8 +119,8 @@ class Texts:
             for i in np.flatnonzero(rule.out & inside).tolist():
                 row = int(self.rows[i])
                 data = self._originals[row]
-                found = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=data)
-                self.rejects.append((row, found))
+                rejection = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=data)
+                self.rejects.append((row, rejection))
             inside &= ~rule.out
         if inside.all():
             return

@@ -89,12 +89,12 @@ class C4(Step):
         if self.lorem_ipsum:
             lines = words.lines
             places = np.flatnonzero(lines.having(words.matching(_LOREM)))
-            found = np.zeros(len(texts), bool)
-            found[lines.documents[places[_matches_at(lines, places, _LOREM_IPSUM)]]] = True
-            rules.append(Rule("c4-lorem-ipsum", found, lambda i: "'lorem ipsum' is in it"))
+            lorem = np.zeros(len(texts), bool)
+            lorem[lines.documents[places[_matches_at(lines, places, _LOREM_IPSUM)]]] = True
+            rules.append(Rule("c4-lorem-ipsum", lorem, lambda i: "'lorem ipsum' is in it"))
         if self.curly_brackets:
-            found = words.number_of("{") > 0
-            rules.append(Rule("c4-curly-bracket", found, lambda i: "a '{' is in it"))
+            curly = words.number_of("{") > 0
+            rules.append(Rule("c4-curly-bracket", curly, lambda i: "a '{' is in it"))
         if self.bad_words:
             pattern = _bad_words(InputFile.at(self.bad_words))
             first = [pattern.search(text.lower()) for text in texts.text.to_pylist()]

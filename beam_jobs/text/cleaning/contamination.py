@@ -43,7 +43,7 @@ class Contamination(Step):
     whole; shorter texts are ignored, since they occur anywhere.
 
     Attributes:
-        files: Of the benchmark: text, JSON, JSONL, CSV or TSV.
+        files: Files of the benchmark: text, JSON, JSONL, CSV or TSV.
         words: Length of a run.
     """
 
@@ -59,14 +59,14 @@ class Contamination(Step):
     @override
     def __call__(self, texts: Texts) -> None:
         runs, words = self._runs(), _Normal(texts.measured.words)
-        found = {}
+        shared: dict[int, tuple[str, str]] = {}
         for length in runs.lengths:
             for document, at in words.candidates(runs, length):
-                if document not in found and (place := runs.place(words.run(at, length), length)):
-                    found[document] = (words.run(at, length), place)
+                if document not in shared and (place := runs.place(words.run(at, length), length)):
+                    shared[document] = (words.run(at, length), place)
         out = np.zeros(len(texts), bool)
-        out[list(found)] = True
-        texts.leave_out(Rule("contaminated", out, lambda i: "{!r} is in {}".format(*found[i])))
+        out[list(shared)] = True
+        texts.leave_out(Rule("contaminated", out, lambda i: "{!r} is in {}".format(*shared[i])))
 
     def _runs(self) -> _Runs:
         return _load(tuple(InputFile.at(path) for path in self.files), self.words)
@@ -76,7 +76,7 @@ class _Normal:
     """The words of documents in the form that is compared.
 
     Args:
-        words: Of the documents.
+        words: Words of the documents.
     """
 
     def __init__(self, words: Words) -> None:
@@ -122,7 +122,7 @@ class _Runs:
     """The runs of words of a benchmark.
 
     Attributes:
-        lengths: In words, the longest first.
+        lengths: Lengths of runs in words, the longest first.
     """
 
     def __init__(self, files: tuple[InputFile, ...], length: int) -> None:
@@ -152,9 +152,9 @@ class _Runs:
     def may_have(self, hashes: HashArray, length: int) -> npt.NDArray[np.bool_]:
         """[k] bool, which hashes are those of a run of the benchmark."""
         known, _, sieve = self._tables[length]
-        found = sieve[hashes >> np.uint64(64 - _SIEVE_BITS)]
-        found[found] = np.isin(hashes[found], known)
-        return found
+        likely = sieve[hashes >> np.uint64(64 - _SIEVE_BITS)]
+        likely[likely] = np.isin(hashes[likely], known)
+        return likely
 
     def place(self, run: str, length: int) -> str | None:
         """The name of the file that contains a run, if any."""

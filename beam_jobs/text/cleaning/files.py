@@ -17,7 +17,7 @@ class InputFile(NamedTuple):
 
     Attributes:
         path: Its path.
-        size: In bytes.
+        size: Size in bytes.
         changed: Time of its last change, in nanoseconds.
     """
 
@@ -33,12 +33,12 @@ class InputFile(NamedTuple):
             InputError: There is no such file.
         """
         try:
-            found = storage.stat(storage.place_of(path))
-            if found is None:
+            version = storage.stat(storage.place_of(path))
+            if version is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         except OSError as error:
             raise _unreadable(path, error) from None
-        return cls(path, *found)
+        return cls(path, *version)
 
     @property
     def name(self) -> str:

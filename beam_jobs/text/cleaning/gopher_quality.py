@@ -57,9 +57,9 @@ class GopherQuality(Step):
         bullets = lines.total(words.matching("^[\u2022\u2023\u25e6\u25aa\u25cf*-]")[lines.firsts])
         trailing = lines.total(words.matching("(\\.\\.\\.|\u2026)$")[lines.lasts])
         ellipses = words.number_of("...") + words.number_of("\u2026")
-        found = stop_words_found(words, parse_words("gopher-quality", self.stop_words))
+        different = stop_words_found(words, parse_words("gopher-quality", self.stop_words))
         alpha = words.total(words.matching(r"\pL"))
-        few = found < self.min_stop_words
+        few = different < self.min_stop_words
         texts.leave_out(
             Rule("gopher-few-words", count < self.min_words, lambda i: f"it has {count[i]}"),
             Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
@@ -70,5 +70,5 @@ class GopherQuality(Step):
             above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
             above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),
             below("gopher-alpha-words", alpha, words.counts, self.alpha_words),
-            Rule("gopher-stop-words", few, lambda i: f"it has {found[i]} of them"),
+            Rule("gopher-stop-words", few, lambda i: f"it has {different[i]} of them"),
         )

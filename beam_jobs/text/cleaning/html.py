@@ -41,10 +41,10 @@ class Html(Step):
     comments: bool = True
     packages: ClassVar[tuple[str, ...]] = ("resiliparse",)
 
+    @override
     @property
     def version(self) -> int:
-        """See Step: documents that are not HTML by their source have become others."""
-        return 2 if self.all else 1
+        return 2 if self.all else 1  # other texts than before for documents that are no HTML
 
     @override
     def __call__(self, texts: Texts) -> None:

@@ -65,9 +65,9 @@ class LanguageModel:
             )
         self._shortest, self._longest = shortest, longest
         entries, words, labels, _, pruned = file.numbers("3i2q")
-        found = [file.entry() for _ in range(entries)]
-        self._known = pa.array([name for name, _ in found[:words]], pa.large_string())
-        self.labels = tuple(name.removeprefix(_LABEL) for name, _ in found[words:])
+        known = [file.entry() for _ in range(entries)]
+        self._known = pa.array([name for name, _ in known[:words]], pa.large_string())
+        self.labels = tuple(name.removeprefix(_LABEL) for name, _ in known[words:])
         kept = file.array("<i4", 2 * pruned).reshape(-1, 2)
         self._row_of_bucket = np.full(buckets, -1, np.int32)
         self._row_of_bucket[kept[:, 0]] = words + kept[:, 1]
@@ -75,7 +75,7 @@ class LanguageModel:
         file.numbers("?2q")  # of the matrix that follows
         output = file.array("<f4", labels * dim).reshape(labels, dim)
         self._questions = output[:-1].astype(np.float64)
-        self._levels = _tree([count for _, count in found[words:]])
+        self._levels = _tree([count for _, count in known[words:]])
 
     def most_likely(self, text: pa.LargeStringArray) -> tuple[IntArray, FloatArray]:
         """([n] the number of the language of each text, [n] its probability); 0 without a word.
@@ -235,15 +235,15 @@ class _File:
 
     def numbers(self, kinds: str) -> tuple[int, ...]:
         """Numbers as `struct` describes them."""
-        found = struct.unpack_from(f"<{kinds}", self._data, self._position)
+        numbers = struct.unpack_from(f"<{kinds}", self._data, self._position)
         self._position += struct.calcsize(f"<{kinds}")
-        return found
+        return numbers
 
     def array(self, kind: str, size: int) -> npt.NDArray[Any]:
         """[size] numbers."""
-        found = np.frombuffer(self._data, kind, size, self._position)
-        self._position += found.nbytes
-        return found
+        numbers = np.frombuffer(self._data, kind, size, self._position)
+        self._position += numbers.nbytes
+        return numbers
 
     def entry(self) -> tuple[str, int]:
         """A word or label, and how often it occurs."""

@@ -57,7 +57,7 @@ def for_languages(steps: tuple[Applied, ...], languages: str) -> tuple[Applied, 
     """The same steps, where the step "language" keeps these languages only.
 
     Args:
-        steps: Of a recipe.
+        steps: Steps of a recipe.
         languages: The value of --languages.
 
     Raises:

@@ -45,11 +45,11 @@ class StopWords(Step):
     def __call__(self, texts: Texts) -> None:
         words = texts.measured.words
         known = parse_words("stop-words", self.words)
-        number, found = words.total(_bits(words, known) != 0), stop_words_found(words, known)
-        few = found < self.min_different
+        number, different = words.total(_bits(words, known) != 0), stop_words_found(words, known)
+        few = different < self.min_different
         texts.leave_out(
             below("few-stop-words", number, words.counts, self.min_share),
-            Rule("few-different-stop-words", few, lambda i: f"it has {found[i]} of them"),
+            Rule("few-different-stop-words", few, lambda i: f"it has {different[i]} of them"),
         )
 
 

@@ -129,8 +129,8 @@ class Words(Spans):
         """[k], a property of every word by its spelling; computed once for all rules.
 
         Args:
-            name: Of the property, with its parameters.
-            compute: From [v] spellings to [v] values.
+            name: Name of the property, with its parameters.
+            compute: Function from [v] spellings to [v] values.
         """
         if name not in self._properties:
             self._properties[name] = np.asarray(compute(self.vocabulary))
@@ -274,9 +274,9 @@ def _blanks(data: ByteArray) -> BoolArray:
     for first in sorted({code[0] for code in _WIDE_BLANKS}):
         places = np.flatnonzero(data == first)
         for code in (code for code in _WIDE_BLANKS if code[0] == first):
-            found = places[places <= len(data) - len(code)]
+            starts = places[places <= len(data) - len(code)]
             for step, byte in enumerate(code[1:], 1):
-                found = found[data[found + step] == byte]
+                starts = starts[data[starts + step] == byte]
             for step in range(len(code)):
-                blank[found + step] = True
+                blank[starts + step] = True
     return blank

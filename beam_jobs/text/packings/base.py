@@ -12,7 +12,7 @@ class Piece(NamedTuple):
     """A document, or a part of one, with the token that ends it.
 
     Attributes:
-        row: Of the document in the table of the shard.
+        row: Row of the document in the table of the shard.
         start: Position of the first token in the document.
         tokens: [n] int32, at least one.
         document_tokens: Number of tokens of the whole document.

@@ -78,14 +78,14 @@ class Tokenizer(abc.ABC):
         """The id that ends a document.
 
         Args:
-            name: As the user names it, or None for a common name.
+            name: Name of the token; None for one of the common names.
 
         Raises:
             InputError: There is none.
         """
-        found = self.vocabulary.end if name is None else self.find(name)
-        if found is not None:
-            return found
+        end = self.vocabulary.end if name is None else self.find(name)
+        if end is not None:
+            return end
         special = self.vocabulary.special
         listed = ", ".join(map(repr, special[:_SHOWN])) + (", ..." if special[_SHOWN:] else "")
         got = f"token {name!r}" if name is not None else f"one of {', '.join(END_TOKENS)}"
@@ -100,9 +100,9 @@ def first_of(names: Sequence[str], find: Callable[[str], int | None]) -> int | N
     return next((number for name in names if (number := find(name)) is not None), None)
 
 
-def no_tokenizer(found: str, where: str) -> InputError:
+def no_tokenizer(kind: str, where: str) -> InputError:
     """The error for a file that is not a tokenizer."""
     return InputError(
-        f"The --tokenizer {where} is {found}, not a tokenizer.json of Hugging Face tokenizers or a "
+        f"The --tokenizer {where} is {kind}, not a tokenizer.json of Hugging Face tokenizers or a "
         "SentencePiece model. Name the file that belongs to the model."
     )

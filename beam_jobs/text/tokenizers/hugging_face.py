@@ -28,10 +28,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """See Tokenizer.
+    """A tokenizer of the Hugging Face library.
 
     Args:
-        content: Of the file.
+        content: Content of the file.
         where: Its path, for messages.
 
     Raises:
@@ -74,8 +74,8 @@ class HuggingFaceTokenizer(Tokenizer):
 
     @override
     def find(self, token: str) -> int | None:
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
+        number: int | None = self._tokenizer.token_to_id(token)
+        return number
 
     def _vocabulary(self, model: dict[str, Any]) -> Vocabulary:
         added = self._tokenizer.get_added_tokens_decoder()

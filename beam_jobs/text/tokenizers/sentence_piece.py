@@ -22,7 +22,7 @@ _HEAD = 8  # bytes of a file to show
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """See Tokenizer; its arguments are those of HuggingFaceTokenizer."""
+    """A SentencePiece model; its arguments are those of HuggingFaceTokenizer."""
 
     kind = "model"
 
