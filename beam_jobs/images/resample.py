@@ -75,7 +75,7 @@ def _sharp(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def _deviation(factor: float) -> float:
-    """Deviation of the Gaussian before shrinking by a factor of at least 1, in pixels of the source."""
+    """Deviation, in pixels of the source, of the Gaussian before shrinking by a factor from 1."""
     return math.sqrt(max(_LEAST, _SPREAD * factor * factor - _OWN_SPREAD))
 
 

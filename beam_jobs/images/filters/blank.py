@@ -16,8 +16,8 @@ def blank(deviation: float, image: DecodedImage) -> tuple[str, str] | None:
 
     Args:
         deviation: Bound in (0, 127.5] grey levels of [0, 255]; half black, half white is the
-            greatest that there is. Photographs of flat things have 10 and more, noise of a sensor or of JPEG
-            with a closed shutter less than 3.
+            greatest that there is. Photographs of flat things have 10 and more, noise of a sensor
+            or of JPEG with a closed shutter less than 3.
         image: Decoded.
     """
     variance = luma_variance(image.in_srgb().pixels)

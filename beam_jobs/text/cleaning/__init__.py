@@ -24,10 +24,7 @@ from beam_jobs.text.cleaning.gopher_repetition import GopherRepetition
 from beam_jobs.text.cleaning.html import Html
 from beam_jobs.text.cleaning.language import Language
 from beam_jobs.text.cleaning.length import Length
-from beam_jobs.text.cleaning.mask_cards import MaskCards
-from beam_jobs.text.cleaning.mask_emails import MaskEmails
-from beam_jobs.text.cleaning.mask_ips import MaskIps
-from beam_jobs.text.cleaning.mask_phones import MaskPhones
+from beam_jobs.text.cleaning.masks import MaskCards, MaskEmails, MaskIps, MaskPhones
 from beam_jobs.text.cleaning.nfc import Nfc
 from beam_jobs.text.cleaning.recipes import for_languages, parse_recipe
 from beam_jobs.text.cleaning.stop_words import StopWords

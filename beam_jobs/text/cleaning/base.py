@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -84,30 +83,6 @@ class Texts:
         changed = [change(text) for text in self.text.filter(mask).to_pylist()]
         column = pa.array(changed, pa.large_string())
         self.replace(pc.replace_with_mask(self.text, mask, column))
-
-    def mask(
-        self,
-        hint: str,
-        pattern: re.Pattern[str],
-        token: str,
-        accept: Callable[[str], bool] = lambda match: True,
-    ) -> None:
-        """Replaces what a pattern finds by a token.
-
-        Patterns of Python have lookarounds, which RE2 lacks; so RE2 finds the documents that may
-        have a match, and only these are searched.
-
-        Args:
-            hint: Expression of RE2 that matches in every document with a match.
-            pattern: What is masked.
-            token: The replacement.
-            accept: Whether to mask a match.
-        """
-
-        def replaced(match: re.Match[str]) -> str:
-            return token if accept(match[0]) else match[0]
-
-        self.replace_where(self.measured.matching(hint), lambda text: pattern.sub(replaced, text))
 
     def leave_out(self, *rules: Rule) -> None:
         """Leaves out the documents that any of the rules leaves out; the first one is the reason.

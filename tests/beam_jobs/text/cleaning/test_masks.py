@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.text.cleaning.mask_cards import luhn
+from beam_jobs.text.cleaning.masks import luhn
 
 MASKED = {
     "mask-emails": [
