@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
-from beam_jobs.text.cleaning import STEPS, Step
-from beam_jobs.text.cleaning.recipes import RECIPES
+from beam_jobs.text.cleaning import RECIPES, STEPS, CleaningStep
 from foundation.options import declared, default_of, flag_of
 from trainer.export.options import ExportOptions
 from trainer.options import TrainOptions
@@ -104,7 +103,7 @@ def _cleaning() -> str:
     )
 
 
-def _step_rows(name: str, step: type[Step]) -> Iterator[str]:
+def _step_rows(name: str, step: type[CleaningStep]) -> Iterator[str]:
     """A row for a step and for each of its parameters, from the docstring of its class."""
     text, _, attributes = (inspect.getdoc(step) or "").partition("Attributes:\n")
     yield f"| `{name}` | | | {_one_line(text)} |"

@@ -112,7 +112,7 @@ def stays_smaller(width: int, height: int, resize: Resize) -> bool:
     return numerator > denominator and not resize.enlarge
 
 
-class Geometry(NamedTuple):
+class ResizeGeometry(NamedTuple):
     """The steps from an image of one size to its result.
 
     Attributes:
@@ -126,7 +126,7 @@ class Geometry(NamedTuple):
     canvas: Size
 
 
-def geometry_of(width: int, height: int, resize: Resize) -> Geometry:
+def geometry_of(width: int, height: int, resize: Resize) -> ResizeGeometry:
     """Computes what `resize_image` does with an image of this size."""
     mode, box = RESIZE_MODES[resize.mode], (resize.width, resize.height)
     cut = _cut(width, height, resize) if mode.crops else (width, height)
@@ -137,7 +137,7 @@ def geometry_of(width: int, height: int, resize: Resize) -> Geometry:
     else:
         scale = mode.scale(width, height, resize)
         size = _part(width, *scale), _part(height, *scale)
-    return Geometry(cut, size, box if mode.pads else size)
+    return ResizeGeometry(cut, size, box if mode.pads else size)
 
 
 def _cut(width: int, height: int, resize: Resize) -> Size:

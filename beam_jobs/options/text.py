@@ -25,7 +25,7 @@ from foundation.options import Limits, option, redeclared
 from foundation.wording import parse_size
 from shard_format import UsageError, file_sha256
 
-# Repairs that are safe for any corpus; `beam_jobs/text/cleaning/recipes.py` has the other recipes.
+# Repairs that are safe for any corpus; RECIPES of `beam_jobs.text.cleaning` has the other recipes.
 DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 

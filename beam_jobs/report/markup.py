@@ -53,14 +53,14 @@ def plain_number(value: float) -> str:
     return f"{value}" if isinstance(value, int) else f"{value:.6g}"
 
 
-class Lines(NamedTuple):
+class ExcerptLines(NamedTuple):
     """The first lines of a document, and whether there are more."""
 
     shown: list[Markup]
     cut: bool
 
 
-def first_lines(text: str, limit: int, lines: int) -> Lines:
+def first_lines(text: str, limit: int, lines: int) -> ExcerptLines:
     """Splits the beginning of a document into lines, without empty ones.
 
     Unlike a name, a document has line breaks and spaces, and may be written from right to left.
@@ -68,12 +68,12 @@ def first_lines(text: str, limit: int, lines: int) -> Lines:
     Args:
         text: The document, or its beginning.
         limit: Characters to show.
-        lines: Lines to show.
+        lines: ExcerptLines to show.
     """
     parts = text[:limit].replace("\r\n", "\n").split("\n")
     full = [part for part in parts if part and not part.isspace()]
     shown = [escape(_readable(line)) for line in full[:lines]]
-    return Lines(shown, len(text) > limit or len(full) > lines)
+    return ExcerptLines(shown, len(text) > limit or len(full) > lines)
 
 
 def _readable(line: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.corpus.sniffing import HEAD_BYTES, text_format
-from beam_jobs.text.cleaning import STEPS, Step, Texts
+from beam_jobs.text.cleaning import STEPS, CleaningStep, Texts
 from beam_jobs.text.cleaning.base import Rule
 from shard_format import ShardSetError
 
@@ -77,7 +77,7 @@ class TextCleaner:
             return self._format == "html"
         return text_format(text[:HEAD_BYTES].encode()[:HEAD_BYTES], name) == "html"
 
-    def _made(self, described: Mapping[str, Any]) -> Step | None:
+    def _made(self, described: Mapping[str, Any]) -> CleaningStep | None:
         """A step from its description; None for one that needs files that the set does not have."""
         name = described["step"]
         if name == "contamination":

@@ -9,10 +9,9 @@ import pytest
 from beam_jobs import ImageOptions, TextOptions, preprocess
 from beam_jobs.images.resize import parse_resize
 from beam_jobs.quarantine import check_reasons
-from beam_jobs.text.cleaning import STEPS
+from beam_jobs.text.cleaning import make_steps
 from beam_jobs.text.cleaning.language import known_languages
 from beam_jobs.text.cleaning.language_names import LANGUAGE_CODES
-from beam_jobs.text.cleaning.recipes import for_languages, parse_recipe
 from shard_format import InputError, UsageError
 
 
@@ -54,14 +53,13 @@ def test_nothing_is_proposed_if_nothing_is_near(values):
     [("german", "de"), ("Germn", "de"), ("EN", "en"), ("pt-BR", "pt"), ("jp", "ja"), ("eng", "en")],
 )
 def test_a_language_by_another_name(given, code):
-    steps = parse_recipe("default", STEPS)
     with pytest.raises(UsageError, match=f"not know '{given}'. Did you mean '{code}'. Write"):
-        for_languages(steps, f"fr,{given}")
+        make_steps("default", f"fr,{given}")
 
 
 def test_several_languages_by_name_and_one_that_is_unknown():
     with pytest.raises(UsageError) as caught:
-        for_languages(parse_recipe("default", STEPS), "german,french,klingon")
+        make_steps("default", "german,french,klingon")
     assert "Did you mean 'fr,de'? Write" in str(caught.value)
 
 

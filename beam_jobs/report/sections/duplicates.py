@@ -30,7 +30,7 @@ _COLUMNS = ["record_id", "label", "split", "kind", "similarity", "conflict", "dr
 
 
 @dataclasses.dataclass
-class Member:
+class ClusterMember:
     """A duplicate of the kept record; the fields are columns of duplicates.parquet.
 
     In that file every record of a cluster with several labels has `conflict`; here, only those
@@ -73,7 +73,7 @@ class Cluster:
     kept_id: str
     size: int
     kept_label: str | None = None
-    members: list[Member] = dataclasses.field(default_factory=list)
+    members: list[ClusterMember] = dataclasses.field(default_factory=list)
     kept_split: str | None = None
     left_out: bool = False
     preview: Preview | None = None
@@ -168,7 +168,7 @@ def _read_members(reported: ReportedSet, chosen: list[str]) -> list[Cluster]:
     for value in (value for rows in first for value in rows.to_pylist()):
         cluster = clusters[value["cluster"]]
         cluster.kept_label = value["kept_label"]
-        cluster.members.append(Member(value["row"], *(value[name] for name in _COLUMNS)))
+        cluster.members.append(ClusterMember(value["row"], *(value[name] for name in _COLUMNS)))
     return clusters
 
 

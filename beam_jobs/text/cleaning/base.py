@@ -167,7 +167,7 @@ class Measures:
         return matches(self.text, pattern)
 
 
-class Step(abc.ABC):
+class CleaningStep(abc.ABC):
     """A cleaning step: a frozen dataclass whose fields are its parameters.
 
     Attributes:
@@ -199,7 +199,7 @@ class Applied:
     """
 
     name: str
-    step: Step
+    step: CleaningStep
 
     def described(self) -> dict[str, Any]:
         """{"step": name, parameter: value, ...} for the manifest; of a file, its content."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 from beam_jobs.text.cleaning.files import InputFile, describe_file
 from beam_jobs.text.cleaning.words import SENTENCE_END, Lines, Words, matches
 
@@ -29,7 +29,7 @@ _NOTHING = pa.scalar("", pa.large_string())
 
 
 @dataclasses.dataclass(frozen=True)
-class C4(Step):
+class C4(CleaningStep):
     """Removes lines that are not sentences, and leaves out pages (Raffel et al. 2020, section 2.2).
 
     Lines are removed first, and sentences counted in the rest. A document without a removed line is

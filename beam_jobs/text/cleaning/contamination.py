@@ -20,7 +20,7 @@ import xxhash
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray, bounds_of
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 from beam_jobs.text.cleaning.files import InputFile, describe_file
 from beam_jobs.text.cleaning.words import Words, split_words
 from shard_format import InputError
@@ -35,7 +35,7 @@ HashArray = npt.NDArray[np.uint64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Contamination(Step):
+class Contamination(CleaningStep):
     """Leaves out documents that share a run of words with a benchmark (Brown et al. 2020, app. C).
 
     Words are compared in lower case, without punctuation and symbols; empty ones are ignored. A

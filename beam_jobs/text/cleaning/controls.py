@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from beam_jobs.columns import ByteArray
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Texts
 from beam_jobs.text.cleaning.words import matches
 
 # Vertical tab, form feed and the separators of files, groups and records end a line
@@ -48,7 +48,7 @@ _WIDE = "[{}]".format(
 
 
 @dataclasses.dataclass(frozen=True)
-class Controls(Step):
+class Controls(CleaningStep):
     r"""Removes control and format characters that are not text.
 
     Line breaks and tabs are kept, as are marks of the writing direction (U+200E, U+200F, U+061C),

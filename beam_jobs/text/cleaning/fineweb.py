@@ -6,13 +6,13 @@ import dataclasses
 
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Step, Texts, above, at_least, at_most
+from beam_jobs.text.cleaning.base import CleaningStep, Texts, above, at_least, at_most
 from beam_jobs.text.cleaning.gopher_repetition import duplicates
 from beam_jobs.text.cleaning.words import QUOTES, TERMINAL
 
 
 @dataclasses.dataclass(frozen=True)
-class FineWeb(Step):
+class FineWeb(CleaningStep):
     """Leaves out lists, menus and repeated lines (Penedo et al. 2024, section 3.6).
 
     Lines have a word in them, and are measured without the white space around them. Documents at a

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfy.badness import is_bad
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Texts
 
 # Repairs only, no changes of style: quotation marks, ligatures and full-width letters are kept.
 # Line breaks, control characters and normalization are other steps.
@@ -30,7 +30,7 @@ _NEEDS_ENTITY = "&#?[0-9A-Za-z]{1,24};"
 
 
 @dataclasses.dataclass(frozen=True)
-class Ftfy(Step):
+class Ftfy(CleaningStep):
     """Repairs mojibake (UTF-8 that was decoded as another encoding) by ftfy.
 
     Equals `ftfy.fix_text` with these repairs: `fix_encoding` with its parts, `fix_c1_controls`,

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Rule, Step, Texts, above, below
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts, above, below
 from beam_jobs.text.cleaning.stop_words import GOPHER_STOP_WORDS, parse_words, stop_words_found
 
 
 @dataclasses.dataclass(frozen=True)
-class GopherQuality(Step):
+class GopherQuality(CleaningStep):
     """Leaves out documents that are not running text (Rae et al. 2021, appendix A1.1).
 
     Words are separated by white space. As in datatrove, words without a letter or a digit count

@@ -14,12 +14,12 @@ import numpy as np
 from typing_extensions import override
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
-from beam_jobs.text.cleaning.base import Rule, Step, Texts, above
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts, above
 from beam_jobs.text.cleaning.words import Lines, Spans, Words
 
 
 @dataclasses.dataclass(frozen=True)
-class GopherRepetition(Step):
+class GopherRepetition(CleaningStep):
     """Leaves out documents that repeat themselves (Rae et al. 2021, appendix A1.1, table A1).
 
     Lines and paragraphs have a word in them, and are compared without the white space around them;
@@ -88,7 +88,7 @@ def duplicates(lines: Lines) -> tuple[IntArray, IntArray]:
     return lines.total(again), lines.total(np.where(again, lines.chars, 0))
 
 
-def _most_frequent(repeats: Repeats, words: Words, ends: IntArray, n: int) -> IntArray:
+def _most_frequent(repeats: RepeatedSpans, words: Words, ends: IntArray, n: int) -> IntArray:
     """[n] int64, characters of the most frequent n-gram, times its number; 0 if none repeats."""
     result = np.zeros(len(words.bounds) - 1, np.int64)
     if not len(repeats.places):
@@ -103,7 +103,7 @@ def _most_frequent(repeats: Repeats, words: Words, ends: IntArray, n: int) -> In
     return result
 
 
-def _again(repeats: Repeats, words: Words, n: int) -> IntArray:
+def _again(repeats: RepeatedSpans, words: Words, n: int) -> IntArray:
     """[n] int64, characters of the words of n-grams that occurred before."""
     changes = np.zeros(len(words) + 1, np.int64)
     places = repeats.places[repeats.again]
@@ -112,7 +112,7 @@ def _again(repeats: Repeats, words: Words, n: int) -> IntArray:
     return words.total(np.where(np.cumsum(changes[:-1]) > 0, words.chars, 0))
 
 
-class Repeats(NamedTuple):
+class RepeatedSpans(NamedTuple):
     """Spans that occur more than once in their document, in groups of equal ones.
 
     Attributes:
@@ -136,14 +136,14 @@ class Repeats(NamedTuple):
         return np.diff(np.append(self.firsts, len(self.places)))
 
 
-def repeated(spans: Spans) -> Repeats:
+def repeated(spans: Spans) -> RepeatedSpans:
     """Spans that occur more than once in one document."""
     spellings = spans.spellings
     size = int(spellings.max()) + 1 if len(spellings) else 1
     return _grouped(spans.documents * size + spellings, np.arange(len(spans)))
 
 
-def longer(repeats: Repeats, spans: Spans) -> Repeats:
+def longer(repeats: RepeatedSpans, spans: Spans) -> RepeatedSpans:
     """From repeated runs of n words, by their first word, to those of n + 1 words."""
     order = np.argsort(repeats.places)
     places, names = repeats.places[order], repeats.names[order]
@@ -153,10 +153,10 @@ def longer(repeats: Repeats, spans: Spans) -> Repeats:
     return _grouped(names[follows] * size + names[follows + 1], places[follows])
 
 
-def _grouped(keys: IntArray, places: IntArray) -> Repeats:
+def _grouped(keys: IntArray, places: IntArray) -> RepeatedSpans:
     """The [k] places whose keys occur more than once."""
     if not len(keys):
-        return Repeats(places[:0], places[:0], np.zeros(0, bool))
+        return RepeatedSpans(places[:0], places[:0], np.zeros(0, bool))
     bits = int(places.max()).bit_length()
     if int(keys.max()).bit_length() + bits < 64:
         # Sorting values takes a tenth of the time of an argsort, so positions are packed into them.
@@ -171,4 +171,4 @@ def _grouped(keys: IntArray, places: IntArray) -> Repeats:
     kept = again.copy()
     kept[:-1] |= again[1:]
     again = again[kept]
-    return Repeats(places[kept], np.cumsum(~again) - 1, again)
+    return RepeatedSpans(places[kept], np.cumsum(~again) - 1, again)

@@ -13,12 +13,12 @@ from resiliparse.parse.html import HTMLTree
 from typing_extensions import override
 
 from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 from beam_jobs.text.cleaning.tags import without_loose_brackets
 
 
 @dataclasses.dataclass(frozen=True)
-class Html(Step):
+class HtmlToText(CleaningStep):
     """Extracts the text of HTML, without menus, headers, footers and scripts, by resiliparse.
 
     Other documents are not changed. Pages without text are left out.

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 from beam_jobs.text.cleaning.language_model import LanguageModel
 from beam_jobs.text.cleaning.language_names import LANGUAGE_CODES
 from shard_format import UsageError
@@ -28,7 +28,7 @@ UNKNOWN = "und"  # ISO 639-2: undetermined
 
 
 @dataclasses.dataclass(frozen=True)
-class Language(Step):
+class Language(CleaningStep):
     """Reports the language of each document, and leaves out documents in other languages.
 
     Attributes:

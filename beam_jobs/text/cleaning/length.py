@@ -7,11 +7,11 @@ import dataclasses
 from typing_extensions import override
 
 from beam_jobs.columns import BoolArray, IntArray
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 
 
 @dataclasses.dataclass(frozen=True)
-class Length(Step):
+class Length(CleaningStep):
     """Leaves out documents by their number of characters and words.
 
     A document of white space only is empty, whatever the bounds.

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Texts
 
 
-class Mask(Step):
+class Mask(CleaningStep):
     """A step that replaces the matches of a pattern.
 
     Attributes:

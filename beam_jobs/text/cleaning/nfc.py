@@ -9,11 +9,11 @@ import unicodedata
 import pyarrow as pa
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Texts
 
 
 @dataclasses.dataclass(frozen=True)
-class Nfc(Step):
+class Nfc(CleaningStep):
     """Composes letters and their marks, so that equal characters are equal (UAX #15, NFC).
 
     Arrow's utf8_normalize is not used, since it only decomposes (pyarrow 25 turns U+00E9 into two

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import Rule, Step, Texts, below
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts, below
 from beam_jobs.text.cleaning.words import Words
 from shard_format import UsageError
 
@@ -24,7 +24,7 @@ PUNCTUATION = (
 
 
 @dataclasses.dataclass(frozen=True)
-class StopWords(Step):
+class StopWords(CleaningStep):
     """Leaves out documents with too few stop words, of which running text has many.
 
     Attributes:

@@ -8,11 +8,11 @@ import functools
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Step, Texts, above
+from beam_jobs.text.cleaning.base import CleaningStep, Texts, above
 
 
 @dataclasses.dataclass(frozen=True)
-class Symbols(Step):
+class Symbols(CleaningStep):
     r"""Leaves out documents with too many symbols, digits or punctuation.
 
     Shares are of the characters that are not white space. Marks on letters count as letters.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import Measures, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Measures, Texts
 
 # The elements of the HTML standard, obsolete ones included, by what their tags become.
 _LINES = (  # a line break for either tag
@@ -65,7 +65,7 @@ _NO_TAG = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class Tags(Step):
+class Tags(CleaningStep):
     """Removes HTML tags from text, such as `<br />`, and keeps all else as it is.
 
     Tags of blocks become line breaks, those of table cells blanks. Only names of HTML elements

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from beam_jobs.columns import BoolArray
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Texts
 
 # White space of str.isspace except the line break; \s of RE2 has less.
 _BLANK = (
@@ -21,7 +21,7 @@ _WIDE_BREAKS = r"\r\n?|\x{2028}|\x{2029}|\x{85}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Whitespace(Step):
+class Whitespace(CleaningStep):
     r"""One kind of line break, no blanks at the ends of lines, no run of empty lines.
 
     \r\n, \r, U+0085, U+2028 and U+2029 become \n. Blanks within lines and before them are kept:

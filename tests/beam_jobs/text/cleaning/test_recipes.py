@@ -15,9 +15,8 @@ import pytest
 
 from beam_jobs.options import TextOptions
 from beam_jobs.record_types.text import TextRecords
-from beam_jobs.text.cleaning import STEPS, Applied, Step, make_steps, versions
+from beam_jobs.text.cleaning import RECIPES, STEPS, Applied, CleaningStep, make_steps, versions
 from beam_jobs.text.cleaning.contamination import Contamination
-from beam_jobs.text.cleaning.recipes import RECIPES
 from shard_format import UsageError
 
 
@@ -107,7 +106,7 @@ EXACT = {"numpy", "pyarrow", "typing_extensions"}
 
 
 @pytest.mark.parametrize("step", [*STEPS.values(), Contamination])
-def test_a_step_declares_the_packages_that_it_imports(step: type[Step]) -> None:
+def test_a_step_declares_the_packages_that_it_imports(step: type[CleaningStep]) -> None:
     """Else units that were staged with another version of a package would be reused."""
     imported: set[str] = set()
     todo, done = [step.__module__], set()

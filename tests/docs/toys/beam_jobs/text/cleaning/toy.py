@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts
 
 
 @dataclasses.dataclass(frozen=True)
-class Toy(Step):
+class Toy(CleaningStep):
     word: str = "toy"
 
     def __call__(self, texts: Texts) -> None:
