@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import Any, ClassVar
 
@@ -26,6 +27,9 @@ from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import UsageError
 from shard_format.naming import check_name
+
+# An option that changes no record: paths, workers, and what becomes of a set as a whole.
+run_option = functools.partial(option, identity=False)
 
 _ONE_LABEL = {
     "--no-labels": "needs one label per record",
@@ -67,12 +71,11 @@ class PreprocessOptions:
     only_items: str = ""
     without_items: tuple[str, ...] = ()
     kept_out: tuple[str, ...] = ()
-    name: str = option(
+    name: str = run_option(
         "set",
         "First part of every shard's file name.",
         "NAME",
         check=lambda flag, value: check_name(value, flag),
-        identity=False,
     )
     source: str = option("auto", "How to read SRC; auto detects it from the files.")
     include: str | None = option(
@@ -92,12 +95,11 @@ class PreprocessOptions:
         repeatable=True,
         absent_as=None,
     )
-    labels: str | None = option(
+    labels: str | None = run_option(
         None,
         "A CSV, TSV, JSONL or Parquet table with a path and a label column; paths are relative to "
         "SRC.",
         form=FILE,
-        identity=False,
     )
     path_column: str = option("path", "Column of --labels with the path.", "NAME", reading=6)
     label_column: str | None = option(
@@ -199,7 +201,7 @@ class PreprocessOptions:
         type=int,
         limits=Limits(0, (1 << 63) - 1),
     )
-    append: bool = option(
+    append: bool = run_option(
         False,
         "Add SRC to the set in --out as a new generation. Options that are left out are those of "
         "the set, and others must be equal.",
@@ -208,14 +210,12 @@ class PreprocessOptions:
             "--balance undersample": "keeps old records as they are",
             "--overwrite": "keeps the set that is there",
         },
-        identity=False,
     )
-    new_classes: str = option(
+    new_classes: str = run_option(
         "add",
         "With --append: what to do with classes that the set does not have. add gives them the "
         "next numbers.",
         choices=("add", "refuse"),
-        identity=False,
     )
     id_prefix: str | None = option(
         None,
@@ -224,62 +224,54 @@ class PreprocessOptions:
         check=check_id_prefix,
         absent_as=None,
     )
-    exclude_ids: str | None = option(
+    exclude_ids: str | None = run_option(
         None,
         "Keep the records with these ids out of the set, and of all that is appended to it or "
         "built in its place: a text file with a record id per line, or JSON Lines.",
         form=FILE,
-        identity=False,
     )
-    no_fingerprints: bool = option(
+    no_fingerprints: bool = run_option(
         False,
         "Do not store what near duplicates and groups of later generations are found by; the set "
         "cannot be appended to then.",
         type=bool,
-        identity=False,
     )
-    no_report: bool = option(False, "Do not write report.html.", type=bool, identity=False)
-    keep_empty: bool = option(
+    no_report: bool = run_option(False, "Do not write report.html.", type=bool)
+    keep_empty: bool = run_option(
         False,
         "Keep a set of which every record was rejected, with its quarantine; without it such a "
         "build leaves nothing.",
         type=bool,
-        identity=False,
     )
-    overwrite: bool = option(
+    overwrite: bool = run_option(
         False,
         "Replace another set in OUT, once the new one is whole; without it such a set is refused.",
         type=bool,
-        identity=False,
     )
-    workers: int | None = option(
+    workers: int | None = run_option(
         None,
         "Parallel workers of the local engine.",
         "N",
         type=int,
         limits=Limits(1, 10**5),
         shown="one per core",
-        identity=False,
     )
-    worker_type: str = option(
+    worker_type: str = run_option(
         "auto",
         "What a worker of the local engine is. Threads start at once and take less memory; "
         "processes do not wait for each other, and auto takes them for larger corpora.",
         choices=("auto", "threads", "processes"),
-        identity=False,
     )
-    on_bad: str = option(
+    on_bad: str = run_option(
         "quarantine",
         "What to do with a record that cannot be used: quarantine it with its reason, or fail.",
         choices=("quarantine", "fail"),
-        identity=False,
     )
-    on_unreadable: str = option(
+    on_unreadable: str = run_option(
         "stop",
         "What to do when a file cannot be read because of an I/O error: stop after retries, so "
         "that the same command resumes; or quarantine it, and read it again in the next run.",
         choices=("stop", "quarantine"),
-        identity=False,
     )
     follow_links: bool = option(
         False,
@@ -295,19 +287,17 @@ class PreprocessOptions:
         absent_as="512MiB",
         reading=9,
     )
-    staging: str | None = option(
+    staging: str | None = run_option(
         None,
         "Keep staged units in this directory, for later builds.",
         form=FOLDER,
         shown="inside OUT, removed at the end",
-        identity=False,
     )
-    unit_size: str | None = option(
+    unit_size: str | None = run_option(
         None,
         "Input bytes per work unit.",
         form=SIZE,
         shown="2 to 32 MiB, by the size of the corpus",
-        identity=False,
     )
 
     def __post_init__(self) -> None:
