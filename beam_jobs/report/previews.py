@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NewType
 
@@ -33,7 +32,6 @@ _MOST_REFUSED_PIXELS = 16_000_000
 _MOST_RECORD_BYTES = 16 << 20  # 16 MiB: a longer document gets no excerpt
 _MOST_CHARACTERS = 500  # of a document that are ever shown
 _MOST_TOKENS = 256  # that are decoded: about 1,000 characters
-_TOKEN_FEATURES = ("tokens", "token_ids", "input_ids")
 _UNREADABLE = 0.25  # share of odd characters, from which on bytes are shown in hex
 
 _Decode = Callable[[Sequence[int]], str]
@@ -172,15 +170,12 @@ def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Exce
     features = {feature.name: feature for feature in finished.manifest.schema.features}
     if "text" in features and features["text"].kind == "text":
         return _stored_text
-    named = (features[name] for name in _TOKEN_FEATURES if name in features)
-    lists = (feature for feature in features.values() if feature.kind == "int64" and feature.shape)
-    tokens = next(itertools.chain(named, lists), None)
-    if tokens is None:
+    if "tokens" not in features:
         return lambda values: None
-    name, decode = tokens.name, _decoder(finished)
+    decode = _decoder(finished)
 
     def from_tokens(values: Mapping[str, Values]) -> Excerpt | None:
-        ids = values.get(name)
+        ids = values.get("tokens")
         if ids is None:
             return None
         shown = [int(number) for number in ids[:_MOST_TOKENS]]

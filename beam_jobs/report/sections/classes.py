@@ -9,7 +9,6 @@ from beam_jobs.report.charts import rank_curve
 from beam_jobs.report.finished_set import LabelClasses
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
-from foundation.wording import counted
 
 _MOST_ROWS = 40  # up to which every class has its row
 _ENDS = 10  # of more classes, the most and the least frequent that have one
@@ -39,19 +38,8 @@ def _label(classes: LabelClasses) -> dict[str, Any]:
         tables = {f"The first {_ENDS} of {len(totals):,} classes": every[:_ENDS]}
     return {
         "classes": classes,
-        "summary": _summary(totals),
+        "totals": totals,
         "curve": rank_curve(sorted(totals, reverse=True)) if len(tables) > 1 else None,
         "greatest": max(1, *totals),
         "tables": tables,
     }
-
-
-def _summary(totals: list[int]) -> str:
-    most, least = max(totals), min(totals)
-    text = counted(len(totals), "class", "classes")
-    if most == least:
-        return f"{text} of {counted(most, 'record')}."
-    text += f" of {least:,} to {counted(most, 'record')}"
-    if least:
-        return f"{text}; the largest is {most / least:.1f} times the smallest."
-    return f"{text}; {sum(not total for total in totals):,} without a record."

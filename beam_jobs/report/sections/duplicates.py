@@ -19,8 +19,7 @@ from beam_jobs.report.previews import (
 )
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
-from foundation.wording import counted
-from shard_format.dropped import DuplicateCounts, count_duplicates, duplicates_files, read_columns
+from shard_format.dropped import count_duplicates, duplicates_files, read_columns
 
 _MOST_CLUSTERS = 24
 _MOST_MEMBERS = 6
@@ -46,14 +45,6 @@ class ClusterMember:
     conflict: bool
     dropped: bool
     preview: Preview | None = None
-
-    @property
-    def fate(self) -> str:
-        """The kind of duplicate, and the split that stores it if it is not dropped."""
-        fate = "exact" if self.kind == "exact" else f"{self.kind} {self.similarity:.3f}"
-        if self.dropped:
-            return fate
-        return f"{fate}, stays in {self.split}" if self.split else f"{fate}, stays"
 
 
 @dataclasses.dataclass
@@ -83,13 +74,6 @@ class Cluster:
         """Whether labels differ."""
         return self.left_out or any(member.conflict for member in self.members)
 
-    @property
-    def fate(self) -> str:
-        """Where the kept record is stored."""
-        if self.left_out:
-            return "left out, because the labels differ"
-        return f"kept in {self.kept_split}" if self.kept_split else "kept, but in no split"
-
 
 def content(reported: ReportedSet) -> Content:
     """Numbers, then the clusters, those with conflicting labels first.
@@ -103,18 +87,7 @@ def content(reported: ReportedSet) -> Content:
         return f"{dropped:,} duplicates were left out; this set does not list them."
     if counts is None or not counts.clusters:
         return "No duplicates were found."
-    return {"summary": _summary(counts), "clusters": read_clusters(reported)}
-
-
-def _summary(counts: DuplicateCounts) -> str:
-    words = (
-        f"{counted(counts.clusters, 'cluster')}: {counted(counts.exact, 'exact duplicate')}, "
-        f"{counted(counts.near, 'near duplicate')}, {counts.dropped:,} of them left out; "
-        f"{counted(counts.conflicts, 'cluster')} with conflicting labels."
-    )
-    if counts.clusters > _MOST_CLUSTERS:
-        words += f" {_MOST_CLUSTERS} clusters are shown, conflicting labels first."
-    return words
+    return {"counts": counts, "clusters": read_clusters(reported)}
 
 
 def read_clusters(reported: ReportedSet) -> list[Cluster]:

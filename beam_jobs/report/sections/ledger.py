@@ -108,7 +108,6 @@ def content(reported: ReportedSet) -> Content:
         "flow": place_flow(Node("read", ledger.read, "total", shown)),
         "spoken": ", ".join(f"{way.count:,} {way.name}" for way in ways),
         "ways": [(way, list(reasons.get(way.name, {}).items())[:_MOST_ROWS]) for way in ways],
-        "notes": [*_not_enlarged(reported), *_balance(reported)],
     }
 
 
@@ -128,33 +127,6 @@ def _reasons(reasons: Mapping[str, int], color: str) -> list[Node]:
     nodes = [Node(foreign(reason, 30), count, color) for reason, count in ordered[:_MOST_REASONS]]
     rest = [count for _, count in ordered[_MOST_REASONS:]]
     return [*nodes, Node(f"{len(rest)} more reasons", sum(rest), color)] if rest else nodes
-
-
-def _not_enlarged(reported: ReportedSet) -> list[str]:
-    count = reported.manifest.ledger.not_enlarged
-    if not count:
-        return []
-    kept = f"{count:,} of the kept images are" if count > 1 else "1 of the kept images is"
-    resize = foreign(reported.manifest.config.get("resize"))
-    words = Markup("{} smaller than --resize {} asks, and not enlarged.")
-    return [words.format(kept, resize)]
-
-
-def _balance(reported: ReportedSet) -> list[str]:
-    kept = reported.manifest.ledger.kept
-    difference = reported.records - kept
-    if not difference:
-        return []
-    if reported.packed:
-        return [
-            f"The {kept:,} documents that were kept are packed into {reported.records:,} "
-            "sequences, which are the records of the splits."
-        ]
-    what = "more" if difference > 0 else "fewer"
-    return [
-        f"The splits hold {abs(difference):,} records {what} than were kept: class balance repeats "
-        "records or leaves some out."
-    ]
 
 
 def place_flow(total: Node) -> Flow:

@@ -35,13 +35,7 @@ def content(reported: ReportedSet) -> Content:
     if not reported.refused:
         return "Nothing was refused."
     shown = reported.refused[:_MOST_REASONS]
-    explanation = "One example of every reason. All originals are in quarantine/."
-    if len(reported.refused) > len(shown):
-        explanation += f" {len(reported.refused) - len(shown)} rarer reasons are not shown."
-    return {
-        "explanation": explanation,
-        "examples": [_example(reported, refused) for refused in shown],
-    }
+    return {"examples": [_example(reported, refused) for refused in shown]}
 
 
 def _example(reported: ReportedSet, refused: Refused) -> Example:

@@ -20,7 +20,11 @@ def content(reported: ReportedSet) -> Content:
     """The first records of each class, with the values of their kept columns."""
     if not reported.class_samples:
         return f"There are no {'documents' if reported.holds_text else 'images'} to show."
-    return {"explanation": _explanation(reported), "most_values": _MOST_VALUES}
+    return {
+        "shown_images": SHOWN_IMAGES_PER_CLASS,
+        "most_classes": MOST_CLASSES,
+        "most_values": _MOST_VALUES,
+    }
 
 
 def means(reported: ReportedSet) -> Content:
@@ -30,15 +34,3 @@ def means(reported: ReportedSet) -> Content:
     if not reported.class_samples:
         return "There are no images to average."
     return {"most_images": MOST_IMAGES_PER_CLASS}
-
-
-def _explanation(reported: ReportedSet) -> str:
-    words = "The first" if reported.holds_text else f"The first {SHOWN_IMAGES_PER_CLASS}"
-    words += " records" + (" of each class" if reported.class_names else "")
-    seed = reported.manifest.config.get("seed")
-    words += " in shuffled order" + (f" (seed {seed})." if isinstance(seed, int) else ".")
-    if len(reported.class_names) > MOST_CLASSES:
-        words += f" The {MOST_CLASSES} most frequent of {len(reported.class_names):,} classes."
-    if len(reported.kept_columns) > _MOST_VALUES:
-        words += f" {_MOST_VALUES} of {len(reported.kept_columns):,} kept columns."
-    return words

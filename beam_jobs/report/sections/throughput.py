@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from markupsafe import Markup
-
-from beam_jobs.report.markup import foreign
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
 from foundation.wording import format_bytes
@@ -30,24 +27,14 @@ def content(reported: ReportedSet) -> Content:
         if isinstance(item, dict)
     ]
     return {
-        "total": _total(build),
+        "seconds": _number(build.get("seconds")),
+        "rate": _number(build.get("records_per_second")),
+        "reused": _number(build.get("units_reused")),
+        "units": _number(build.get("units")),
         "stages": stages[:_MOST_STAGES],
         "longest": max((stage["seconds"] or 0.0 for stage in stages), default=0.0),
         "machine": _machine(build),
     }
-
-
-def _total(build: Mapping[str, Any]) -> str | None:
-    seconds, rate = _number(build.get("seconds")), _number(build.get("records_per_second"))
-    if seconds is None:
-        return None
-    text = f"Built in {seconds:,.1f} s"
-    text += f", {rate:,.0f} records/s over all" if rate else ""
-    reused, units = _number(build.get("units_reused")), _number(build.get("units"))
-    text += f"; {reused:,.0f} of {units:,.0f} units were reused" if reused and units else ""
-    if "started" in build:
-        return Markup("{}, started {}.").format(text, foreign(build["started"], 40))
-    return f"{text}."
 
 
 def _machine(build: Mapping[str, Any]) -> list[tuple[str, str]]:
