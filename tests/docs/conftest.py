@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -50,3 +52,17 @@ def run(folder: Path, repository: Path) -> Callable[..., subprocess.CompletedPro
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def load_script(repository: Path) -> Callable[[str], ModuleType]:
+    """Imports a program that is in no package, by its path in the repository."""
+
+    def load(path: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(Path(path).stem, repository / path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 
@@ -15,21 +14,14 @@ from shard_format import UsageError
 PLACES = ["--sources=gs://bkt/photos gs://bkt/more", "--out=gs://bkt/set"]
 
 
-def _load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def generator(load_script):
+    return load_script("docs/make_flex_template.py")
 
 
 @pytest.fixture(scope="module")
-def generator(repository):
-    return _load(repository / "docs" / "make_flex_template.py")
-
-
-@pytest.fixture(scope="module")
-def template(repository):
-    return _load(repository / "samples" / "dataflow" / "flex_template.py")
+def template(load_script):
+    return load_script("samples/dataflow/flex_template.py")
 
 
 @pytest.fixture(scope="module")

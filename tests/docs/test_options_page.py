@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 
 import pytest
 
@@ -13,12 +12,8 @@ from foundation.options import declared, flag_of
 
 
 @pytest.fixture(scope="module")
-def generator(repository):
-    path = repository / "docs" / "make_options.py"
-    spec = importlib.util.spec_from_file_location("make_options", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator(load_script):
+    return load_script("docs/make_options.py")
 
 
 def test_the_page_is_what_the_declarations_give(generator):

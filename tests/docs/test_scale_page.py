@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 
 @pytest.fixture(scope="module")
-def generator(repository):
-    path = repository / "docs" / "make_scale.py"
-    spec = importlib.util.spec_from_file_location("make_scale", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator(load_script):
+    return load_script("docs/make_scale.py")
 
 
 def test_the_page_is_what_the_cost_function_gives(generator):

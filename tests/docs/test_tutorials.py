@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import pytest
@@ -15,12 +14,8 @@ STABLE = re.compile(r"^(?:read|  kept|  duplicates|  filtered|  quarantined|root
 
 
 @pytest.fixture(scope="module")
-def generator(repository):
-    path = repository / "docs" / "make_tutorials.py"
-    spec = importlib.util.spec_from_file_location("make_tutorials", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator(load_script):
+    return load_script("docs/make_tutorials.py")
 
 
 def test_outputs_replace_the_lines_below_a_command(generator):
