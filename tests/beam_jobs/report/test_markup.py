@@ -32,6 +32,11 @@ def test_what_no_template_may_have(path):
         assert re.fullmatch(r"(?:[a-z-]+:[0-9.]+(?:px|%);?)+", shape), style
 
 
+def test_the_style_sheet_loads_nothing_and_ends_no_element():
+    style = (TEMPLATES[0].parent / "style.css").read_text(encoding="utf-8")
+    assert not re.search(r"<|url\(|@import|\{[{%#]", style)
+
+
 def test_text_is_escaped_and_markup_is_not():
     assert render("note.html", {"text": "<b>\x00"}) == r'<p class="note">&lt;b&gt;\x00</p>'
     assert render("note.html", {"text": foreign("&")}) == '<p class="note"><bdi>&amp;</bdi></p>'
