@@ -9,9 +9,8 @@ from typing import cast
 
 from foundation.options import check_choice
 from reader.cache.copying import Copies
-from reader.cache.filling import Files
+from reader.cache.filling import Files, fill_cache
 from reader.cache.locations import locate_dataset
-from reader.cache.plan import plan_cache
 from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
@@ -88,11 +87,11 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     index_path = root / manifest.index_file(options.split)
     index = checked_index(index_path, split)
     opened = OpenSplit(root, manifest, index, geometry, index_path)
-    plan = plan_cache(place, opened, options)
     parser = _parser_factory(manifest, root)(opened, options)
     labels = find_labels(opened, options.label)
     skipped = SkippedRecords()
-    filled = plan.fill(_counter(split.bytes, options.on_cached), skipped)
+    on_bytes = _counter(split.bytes, options.on_cached)
+    choice, filled = fill_cache(place, opened, options, on_bytes, skipped)
     if filled.decoder is not None:  # only records of images have one
         parser = dataclasses.replace(cast(ImageParser, parser), decoder=filled.decoder)
     sampler: ClassSampler | None = None
@@ -110,12 +109,21 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     has_sizes = set(Sizes.COLUMNS) <= set(index.column_names)
     if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:
         sizes = Sizes(index_path)
-    windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
+    windows = Windows(
+        share,
+        filled.record_reader,
+        options,
+        lengths,
+        sampler,
+        sizes,
+        portable=filled.portable,
+        kept=filled.kept,
+    )
     if filled.from_url:
         windows = _hiding_latency(windows, split.bytes / split.records)
     return Opened(
         pipeline=InputPipeline(windows, parser, options),
-        info=stream_info(opened, options, parser, labels, plan.choice, filled.remark),
+        info=stream_info(opened, options, parser, labels, choice),
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from reader.cache.readers import portable
 from reader.options import ReadOptions
 from reader.order import graph_order
 from reader.record_types import BatchParser, Parser, RecordParser
@@ -49,7 +48,7 @@ class InputPipeline:
     def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
         """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
         size = self.options.batch_size
-        reader = portable(self.windows.record_reader)
+        reader = self.windows.portable or self.windows.record_reader
         windows = dataclasses.replace(self.windows, record_reader=reader)
         pipeline = dataclasses.replace(self, windows=windows)
         return pipeline.batches(self.windows.of_epoch(epoch, begin * size, end * size))

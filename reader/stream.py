@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from foundation.storage import local_path, place_of
 from reader.batches import NumpyBatches
+from reader.cache.choosing import CacheChoice
 from reader.cache.copying import Copies
-from reader.cache.plan import CacheChoice
 from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
 from reader.pipeline import InputPipeline, finished, without_autograph, without_rewrites
@@ -287,7 +287,6 @@ def stream_info(
     parser: Parser,
     labels: TargetLabels,
     choice: CacheChoice,
-    remark: str,
 ) -> StreamInfo:
     """Describes a stream by its parser, options and cache."""
     stored = split.manifest.splits[options.split]
@@ -316,5 +315,5 @@ def stream_info(
         epochs=options.epochs,
         cache=choice.cache,
         cache_stage=choice.stage,
-        cache_reason=choice.reason + remark,
+        cache_reason=choice.reason,
     )

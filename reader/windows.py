@@ -112,6 +112,9 @@ class Windows:
             again, then twice as many each time: a batch need not wait for a whole window from a
             URL. None reads it in one.
         ahead: Windows that are read while one is decoded; each may hold geometry.WINDOW_BYTES.
+        portable: Reader of the same records in graphs that are sent to other processes, or None.
+        kept: What must live as long as records may be read, such as leases. A data set holds its
+            functions, and with them this object.
     """
 
     worker_shard: WorkerShard
@@ -122,6 +125,8 @@ class Windows:
     sizes: Sizes | None = None
     first_records: int | None = None
     ahead: int = 1
+    portable: RecordReader | None = None
+    kept: tuple[object, ...] = ()
 
     def starting_small(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
         """The same records in the same order, those of the first task in parts; see the class."""

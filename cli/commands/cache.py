@@ -34,7 +34,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
     """
     from cli.console import bar_if_long, print_json, say
     from foundation.wording import counted, format_bytes
-    from reader.cache.resources import default_cache_dir
+    from reader.cache.choosing import default_cache_dir
 
     directory = directory or default_cache_dir()
     with bar_if_long("delete" if clear else "list"):

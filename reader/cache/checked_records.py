@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
+from typing_extensions import override
 
 from foundation import storage
 from foundation.storage import Place, Range, Url
@@ -25,6 +26,7 @@ from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
+from reader.records.readers import RecordReader
 from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, unframe_many
 
 Int64Array = npt.NDArray[np.int64]
@@ -56,7 +58,7 @@ class _Run(NamedTuple):
     end: int
 
 
-class CheckedRecordReader:
+class CheckedRecordReader(RecordReader):
     """Reads records of a set, each byte range from the copy of its shard if there is one.
 
     A window of an epoch is a call: its chunks are ranges, of which many are requested at a time,
@@ -64,7 +66,7 @@ class CheckedRecordReader:
     about 1 us a record with the interpreter's lock, and such a data set cannot be sent to another
     process (tf.data service).
 
-    A record that is damaged in a copy is read from the set.
+    A record that is damaged in a copy, or came damaged from a URL, is read from the set again.
 
     Args:
         source: The set.
@@ -103,13 +105,13 @@ class CheckedRecordReader:
         self._piece_records = min(_PIECE_RECORDS, max(1, _PIECE_BYTES // mean_bytes))
         self._filler: tuple[int, bytes] | None = None
 
+    @override
     def read(self, numbers: Any) -> Any:
-        """See `reader.records.readers.RecordReader.read`."""
         # Without a state: with one, a data set that has to be deterministic would be sequential.
         return self._in_pieces(self.read_now, numbers, tf.string)
 
+    @override
     def read_skipping(self, numbers: Any) -> Any:
-        """See `reader.records.readers.RecordReader.read_skipping`."""
         return self._in_pieces(self.read_skipping_now, numbers, (tf.string, tf.int64))
 
     def _in_pieces(self, read: Callable[[Int64Array], Any], numbers: Any, types: Any) -> Any:
@@ -174,20 +176,20 @@ class CheckedRecordReader:
             return serialized
         shards, begins, lengths = shards[order], begins[order], lengths[order]
         runs = list(_runs(shards, begins, begins + lengths))
+        far = isinstance(self._source, Url)  # there, each look at a file is a request
         try:
             for run, data in zip(runs, self._read_runs(runs, skipping), strict=True):
                 own = slice(run.first, run.end)
                 payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
                 for place, payload in zip(order[own].tolist(), payloads, strict=True):
-                    if payload is None and self._is_copied(run.shard):
-                        payload = self._from_source(int(numbers[place]))
+                    if payload is None and data and (far or self._is_copied(run.shard)):
+                        payload = self._read_again(int(numbers[place]))
                     serialized[place] = payload
         except ShardSetError:
             self._require_same_set()
             raise
-        near = not isinstance(self._source, Url)  # elsewhere each look is a request
         if any(payload is None for payload in serialized) or (
-            near and not all(map(self._is_copied, {run.shard for run in runs}))
+            not far and not all(map(self._is_copied, {run.shard for run in runs}))
         ):
             self._require_same_set()
         return serialized
@@ -224,8 +226,8 @@ class CheckedRecordReader:
             except OSError as error:
                 raise ShardSetError(unreachable(str(error.filename), error)) from error
 
-    def _from_source(self, number: int) -> bytes | None:
-        """The record that is damaged in a copy; None if it is damaged in the set too."""
+    def _read_again(self, number: int) -> bytes | None:
+        """Reads one record from the set; None if it is damaged there."""
         try:
             (payload,) = unframe_many(
                 self._framed(number), np.zeros(1, np.int64), _taken(self._length, [number])

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from foundation import storage
 from foundation.processes.locks import is_same_file, try_lock
+from foundation.retries import retry
 from foundation.storage import Place
 from reader.cache.inventory import PART, is_whole
-from reader.cache.retrying import retried
 from shard_format import DamageError, ShardmillError
 
 OnBytes = Callable[[int], None]
 
+# Seconds before a transfer that came out damaged is tried again. Storage itself retries requests.
+_PAUSES = (0.5, 1.0)
 _LOOK_SECONDS = 0.05  # between two looks at a file that another process has
 _BLOCK_BYTES = 4 << 20  # 4 MiB: hashing releases the GIL, and round trips do not count
 
@@ -34,10 +36,10 @@ class Wanted:
     """A file that is to be copied.
 
     Attributes:
-        file: Relative to the set.
-        path: Of the copy.
-        bytes: Of the file.
-        sha256: Of the file, in hex.
+        file: Path relative to the set.
+        path: Path of the copy.
+        bytes: Size of the file.
+        sha256: SHA-256 of the file, in hex.
     """
 
     file: str
@@ -73,20 +75,12 @@ def fetch(source: Place, wanted: Wanted, on_bytes: OnBytes = lambda size: None) 
     with locked(part, lambda: on_bytes(0)):
         if wanted.is_there:
             return
-        retried(lambda: _copy(source, wanted, part, on_bytes))
+        retry(
+            lambda: _copy(source, wanted, part, on_bytes),
+            _PAUSES,
+            lambda error: isinstance(error, DamageError),
+        )
         part.replace(wanted.path)
-
-
-def discard_cut(wanted: Wanted) -> None:
-    """Deletes a copy that is not whole any more: to who looks at names alone, it is there.
-
-    Raises:
-        OSError: It cannot be deleted.
-    """
-    if wanted.path.exists() and not wanted.is_there:
-        with locked(wanted.path.with_name(wanted.path.name + PART)):
-            if not wanted.is_there:  # nobody has made it anew meanwhile
-                wanted.path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

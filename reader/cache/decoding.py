@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
 from foundation.machine import usable_cores
-from foundation.storage import Place
-from reader.cache.pixels import PLACE
-from reader.cache.stored_records import OnBytes, stored_records
+from reader.cache.pixels import PIXEL_COLUMNS, PIXELS, PLACE, Pixels, decoded, pixels_crc
 from reader.record_types import OpenSplit
-from reader.records.decoders import DECODERS
 from shard_format import (
     DamageError,
     Feature,
@@ -30,19 +26,13 @@ from shard_format import (
     Schema,
     ShardInfo,
     SplitInfo,
-    decode_example,
     encode_example,
     file_sha256,
     frame,
     index_schema,
 )
 from shard_format.naming import INDEX_DIR, MANIFEST, index_file
-from shard_format.tfrecord import masked_crc
 
-PIXELS = "pixels"  # the file
-# Columns of the index of a decoded copy: first byte, number of bytes, and masked CRC-32C.
-PIXEL_COLUMNS = (PLACE, "pixel_bytes", "pixel_crc")
-Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
 # Added to each stored record: names and values of its offset and of its two sides; and to its row.
 _PLACE_BYTES = 152
 _AHEAD = 4  # images being decoded or waiting, for each thread
@@ -106,26 +96,20 @@ def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
 
 
 def decoded_records(
-    source: Place,
-    shards: Iterable[ShardInfo],
-    schema: Schema,
-    keep: Callable[[Pixels], int],
-    on_bytes: OnBytes,
+    records: Iterable[bytes], schema: Schema, keep: Callable[[Pixels], int], where: object
 ) -> Iterator[bytes]:
-    """The records of some shards as `decoded_schema` has them, in order, decoded on all cores.
+    """Records as `decoded_schema` has them, in order, decoded on all cores.
 
     The pixels are what TensorFlow's decoder gives, as in a stream without a cache.
 
     Args:
-        source: The set that the shards are read from.
-        shards: As the manifest describes them.
-        schema: Of the set; has an image of an encoding that the reader decodes.
-        keep: Puts the pixels of an image somewhere, and returns the place.
-        on_bytes: Called with the size of every part that was read.
+        records: Serialized records of the set.
+        schema: Schema of the set, which has an image of an encoding that the reader decodes.
+        keep: Function that puts the pixels of an image somewhere, and returns the place.
+        where: The set, for messages.
 
     Raises:
-        DamageError: A shard or an image is not what was written.
-        OSError: A shard cannot be read.
+        DamageError: An image is not what was written.
     """
     threads = math.ceil(usable_cores())
     (image,) = (feature for feature in schema.features if feature.kind == "image")
@@ -140,12 +124,10 @@ def decoded_records(
 
     with ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode") as pool:
         try:
-            for shard in shards:
-                name = str(source / shard.file)
-                for serialized in stored_records(source, shard, on_bytes):
-                    waiting.append(pool.submit(decoded, serialized, image, name))
-                    if len(waiting) > _AHEAD * threads:
-                        yield finished()
+            for serialized in records:
+                waiting.append(pool.submit(decoded, serialized, image, where))
+                if len(waiting) > _AHEAD * threads:
+                    yield finished()
             while waiting:
                 yield finished()
         finally:
@@ -153,50 +135,25 @@ def decoded_records(
                 future.cancel()
 
 
-def decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, Any], Pixels]:
-    """The features of a record, and the pixels of its image.
-
-    Args:
-        serialized: The record.
-        image: The feature with the image.
-        name: The shard, for messages.
-
-    Raises:
-        DamageError: TensorFlow cannot decode the image.
-    """
-    values: dict[str, Any] = dict(decode_example(serialized))
-    (stored,) = values[image.name]
-    try:
-        with tf.device("/CPU:0"):
-            pixels = DECODERS[image.encoding].decode({"image": stored}, None).numpy()
-    except tf.errors.InvalidArgumentError as error:
-        raise DamageError(
-            f"TensorFlow cannot decode the image of record {values.get('id')} of {name}: "
-            f"'{error.message}'. Read without cache_stage to see whether it is used."
-        ) from error
-    return values, pixels
-
-
-def pixels_crc(pixels: Any) -> int:
-    """The masked CRC-32C of the bytes of an array, or of anything else with a buffer."""
-    return masked_crc(memoryview(pixels).tobytes())
-
-
 def write_decoded(
-    source: Place, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
+    opened: OpenSplit,
+    split: str,
+    target: Path,
+    read: Callable[[int, int], Iterable[bytes]],
+    where: object,
 ) -> None:
     """Writes a shard set of one split, and its pixels to a separate file; the manifest comes last.
 
     Args:
-        source: The set that the split is read from.
         opened: The split.
         split: Its name.
         target: An empty directory.
-        on_bytes: Called with the size of every part that was read.
+        read: Function from the numbers [begin, end) of records to the serialized records.
+        where: The set, for messages.
 
     Raises:
-        DamageError: A shard or an image is not what was written.
-        OSError: A shard cannot be read, or nothing be written.
+        DamageError: A record or an image is not what was written.
+        OSError: Nothing can be written.
     """
     shards = []
     (target / INDEX_DIR).mkdir()
@@ -218,9 +175,10 @@ def write_decoded(
             path, lengths = target / shard.file, []
             path.parent.mkdir(parents=True, exist_ok=True)  # of an appended generation
             with path.open("wb") as file:
-                for record in decoded_records(source, [shard], opened.schema, keep, on_bytes):
+                stored = read(begin, begin + shard.records)
+                for record in decoded_records(stored, opened.schema, keep, where):
                     lengths.append(file.write(frame(record)))
-            rows = _placed(opened.index.slice(begin, shard.records), lengths, path)
+            rows = _placed(opened.index.slice(begin, shard.records), lengths)
             for name, values in zip(PIXEL_COLUMNS, zip(*images, strict=True), strict=True):
                 rows = rows.append_column(name, pa.array(values, pa.int64()))
             index.append(rows)
@@ -240,13 +198,8 @@ def write_decoded(
     _synced(target / MANIFEST)
 
 
-def _placed(rows: pa.Table, lengths: list[int], path: Path) -> pa.Table:
+def _placed(rows: pa.Table, lengths: list[int]) -> pa.Table:
     """Rows of an index with the places of the decoded records."""
-    if len(lengths) != rows.num_rows:
-        raise DamageError(
-            f"{path.name} has {len(lengths)} records, but its index {rows.num_rows} rows. Run "
-            "'shardmill verify'."
-        )
     offsets = np.cumsum([0, *lengths])[:-1]
     for name, column in (("offset", offsets), ("length", lengths)):
         place = rows.schema.get_field_index(name)

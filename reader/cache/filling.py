@@ -1,22 +1,32 @@
-"""RecordReader from each kind of cache; one function for each."""
+"""The record reader of a split from each kind of cache; one function for each."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import tensorflow as tf
 
-from reader.cache.checked_pixels import CheckedPixels
-from reader.cache.checked_records import CheckedRecordReader
-from reader.cache.copying import Copies, Wanted, discard_cut, locked
+from reader.cache.checked_records import CheckedRecordReader, Payloads
+from reader.cache.choosing import (
+    NETWORK,
+    REMOTE,
+    CacheChoice,
+    Situation,
+    available_memory_bytes,
+    choose_cache,
+    free_disk_bytes,
+    on_network,
+    shown_bytes,
+)
+from reader.cache.copying import Copies, Wanted, locked
 from reader.cache.decoding import (
-    PIXELS,
-    Pixels,
     decoded_bytes,
     decoded_name,
     decoded_records,
@@ -24,19 +34,26 @@ from reader.cache.decoding import (
     write_decoded,
 )
 from reader.cache.inventory import PART, Item, delete, is_whole, part_directory
-from reader.cache.locations import DatasetLocation, failed, missing, unreachable
-from reader.cache.pixels import empty_pixels, pixels_in_file, pixels_in_memory
-from reader.cache.readers import ContainedRecordReader, CopiedRecordReader, LeasedRecords
-from reader.cache.resources import shown_bytes
-from reader.cache.stored_records import collect_in_memory, stored_records
+from reader.cache.locations import DatasetLocation, failed
+from reader.cache.pixels import (
+    PIXELS,
+    CheckedPixels,
+    Pixels,
+    empty_pixels,
+    pixels_in_file,
+    pixels_in_memory,
+)
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
+from reader.options import ReadOptions
+from reader.order.numpy_order import Int64Array
 from reader.record_types import OpenSplit
 from reader.records.decoders import Decoder
 from reader.records.index_columns import IndexColumns
 from reader.records.readers import (
     LOCATION_COLUMNS,
     FileRecordReader,
+    MemoryRecordReader,
     RecordReader,
     read_into_memory,
 )
@@ -51,9 +68,8 @@ from shard_format import (
 )
 from shard_format.naming import index_file
 
-OnBytes = Callable[[int], None]
-
-_CHECKED = 1024  # records that are checked at a time
+_READ_BYTES = 64 << 20  # 64 MiB of records at a time on their way into a cache
+_MAX_RECORDS = 1 << 40  # more than fit into memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +79,17 @@ class Filling:
     Attributes:
         place: The set.
         opened: The split.
-        name: Of the split.
-        on_bytes: Called with the size of every part of the split that was read, where filling the
-            cache comes before the first batch.
+        name: Name of the split.
+        on_bytes: Function called with the size of every part of the split that was read, where
+            filling the cache comes before the first batch.
         skips: Whether damaged records are skipped.
-        skipped: Those that are.
+        skipped: Damaged records that were skipped.
     """
 
     place: DatasetLocation
     opened: OpenSplit
     name: str
-    on_bytes: OnBytes
+    on_bytes: Callable[[int], None]
     skips: bool
     skipped: SkippedRecords
 
@@ -87,6 +103,11 @@ class Filling:
         """The split in the manifest."""
         return self.place.manifest.splits[self.name]
 
+    @property
+    def copies(self) -> list[Path]:
+        """Paths of the copies of the shards, whether they exist or not."""
+        return [self.place.cache_root / shard.file for shard in self.split.shards]
+
     def shards(self) -> list[Path]:
         """The paths of the shards of a local set, which exist unless damage is skipped.
 
@@ -98,14 +119,52 @@ class Filling:
             return [self.place.root / shard.file for shard in self.split.shards]
         return check_shards(self.place.root, self.split)
 
+    @functools.cached_property
+    def checked(self) -> CheckedRecordReader:
+        """Reader of the records of the set, or of copies of them."""
+        return CheckedRecordReader(
+            self.place.source,
+            self.split,
+            self.opened.index,
+            self.opened.where,
+            self.copies,
+            self.skipped,
+            opened=self.opened_set,
+        )
+
+    def in_order(
+        self, begin: int, end: int, *, skipping: bool
+    ) -> Iterator[tuple[Payloads, Int64Array]]:
+        """The records [begin, end), and their numbers, some at a time.
+
+        Raises:
+            ShardSetError: A shard is missing, or cannot be reached.
+            DamageError: A record is damaged, and damage is not skipped.
+        """
+        lengths = self.opened.index["length"]
+        step = max(1, _READ_BYTES * self.split.records // self.split.bytes)
+        for first in range(begin, end, step):
+            numbers = sources = np.arange(first, min(first + step, end))
+            if skipping:
+                serialized, sources = self.checked.read_skipping_now(numbers)
+            else:
+                serialized = self.checked.read_now(numbers)
+            self.on_bytes(pc.sum(lengths.slice(first, len(numbers))).as_py())
+            yield serialized, sources
+
+    def whole_records(self, begin: int, end: int) -> Iterator[bytes]:
+        """The records [begin, end), one by one; damage is raised as by `in_order`."""
+        for serialized, _ in self.in_order(begin, end, skipping=False):
+            yield from serialized
+
 
 @dataclasses.dataclass(frozen=True)
 class Files:
     """The files that are read, for whoever measures them.
 
     Attributes:
-        paths: Of the shards, in the split's order.
-        index: The offsets of the records in them.
+        paths: Paths of the shards, in the split's order.
+        index: Index file with the offsets of the records in them.
     """
 
     paths: list[Path]
@@ -117,13 +176,15 @@ class Filled:
     """A cache that is ready to be read.
 
     Attributes:
-        record_reader: Reads the records.
-        remark: Ends the sentence that explains the choice of the cache; may be empty.
+        record_reader: Reader of the records.
+        remark: End of the sentence that explains the choice of the cache; may be empty.
         copies: Copies in progress, or None.
-        files: What is read of this machine; None where records come from memory or the network, or
-            are images that are decoded.
-        decoder: Of images that are decoded, in place of the one for their encoding.
+        files: Files of this machine that are read; None where records come from memory or the
+            network, or are images that are decoded.
+        decoder: Decoder of decoded images, in place of the one for their encoding.
         from_url: Whether records come from a URL, with the latency of one.
+        portable: Reader of the same records in graphs that are sent to other processes, or None.
+        kept: What must live as long as records may be read, such as leases.
     """
 
     record_reader: RecordReader
@@ -132,58 +193,89 @@ class Filled:
     files: Files | None = None
     decoder: Decoder | None = None
     from_url: bool = False
+    portable: RecordReader | None = None
+    kept: tuple[object, ...] = ()
+
+
+def fill_cache(
+    place: DatasetLocation,
+    opened: OpenSplit,
+    options: ReadOptions,
+    on_bytes: Callable[[int], None],
+    skipped: SkippedRecords,
+) -> tuple[CacheChoice, Filled]:
+    """Chooses the cache of a split, and fills it as far as that comes before the first batch.
+
+    Args:
+        place: The set.
+        opened: The split.
+        options: Options of `reader.load`.
+        on_bytes: Function called with the size of every part of the split that was read for it.
+        skipped: Counter of the records that are skipped, now and while the split is read.
+
+    Raises:
+        UsageError: The cache has no room, or its directory cannot be written to.
+        ShardSetError: A shard is missing, or cannot be reached.
+        DamageError: A shard is not what its manifest says, or the index lacks a column.
+    """
+    split, stage = opened.manifest.splits[options.split], options.cache_stage
+    if all(feature.encoding in ("", "raw") for feature in opened.schema.features):
+        stage = "stored"  # as pixels
+    disk = free_disk_bytes(place.cache_dir)
+    situation = Situation(
+        size=decoded_bytes(opened, split) if stage == "decoded" else split.bytes,
+        stage=stage,
+        epochs=options.epochs,
+        memory=available_memory_bytes(),
+        disk=disk if place.cache_limit is None else min(disk, place.cache_limit),
+        slow=REMOTE if place.is_remote else NETWORK if on_network(place.root) else None,
+        cache_dir=place.cache_dir,
+    )
+    choice = choose_cache(options.cache, situation)
+    reason = choice.reason
+    if stage != options.cache_stage:
+        reason += "; the images are stored as pixels, so none is decoded"
+    skips = options.on_corrupt == "skip"
+    filling = Filling(place, opened, options.split, on_bytes, skips, skipped)
+    filled = CACHES[choice.cache, choice.stage](filling)
+    choice = dataclasses.replace(choice, reason=reason + filled.remark)
+    return choice, dataclasses.replace(filled, kept=(*filled.kept, place.lease))
 
 
 def no_cache(filling: Filling) -> Filled:
     """Records are read from their source each time."""
-    place = filling.place
-    record_reader = _from_source(filling, _copy_paths(filling))
-    if place.is_remote:
-        return Filled(record_reader, from_url=True)
-    return Filled(record_reader, files=Files(filling.shards(), filling.opened.where))
+    if filling.place.is_remote:
+        return Filled(filling.checked, from_url=True)
+    paths = filling.shards()
+    index = IndexColumns(filling.opened.where, LOCATION_COLUMNS)
+    chunk_records = filling.opened.geometry.chunk_records
+    return Filled(
+        filling.checked,
+        files=Files(paths, filling.opened.where),
+        portable=FileRecordReader(paths, filling.split, index, chunk_records),
+        kept=(filling.opened_set,),
+    )
 
 
 def stored_in_memory(filling: Filling) -> Filled:
     """All bytes of the split in one tensor."""
-    place, split = filling.place, filling.split
-    if not place.is_remote:
+    if not filling.place.is_remote:
         try:
-            return Filled(read_into_memory(filling.shards(), split))
+            return Filled(read_into_memory(filling.shards(), filling.split))
         except (tf.errors.DataLossError, tf.errors.NotFoundError):
-            return _checked_in_memory(filling)
-    records = (
-        record
-        for shard in split.shards
-        for record in stored_records(place.source, shard, filling.on_bytes)
-    )
-    try:
-        return _in_memory(filling, records)
-    except ShardmillError as error:
-        if not filling.skips and not isinstance(error, DamageError):
-            raise
-        found = _checked_in_memory(filling)  # raises an error that names the record
-        if not filling.skips:
-            raise
-        return found
+            pass  # what is damaged is named below, or skipped
+    sources: list[Int64Array] = []
 
+    def batches() -> Iterator[Payloads]:
+        for serialized, numbers in filling.in_order(
+            0, filling.split.records, skipping=filling.skips
+        ):
+            sources.append(numbers)
+            yield serialized
 
-def _checked_in_memory(filling: Filling) -> Filled:
-    """All records in memory, of a damaged split: the first damage is raised, or all is skipped."""
-    checked, sources = _checked(filling, []), []
-
-    def records() -> Iterator[bytes]:
-        for begin in range(0, filling.split.records, _CHECKED):
-            numbers = np.arange(begin, min(begin + _CHECKED, filling.split.records))
-            if filling.skips:
-                serialized, own = checked.read_skipping_now(numbers)
-            else:
-                serialized, own = checked.read_now(numbers), numbers
-            sources.append(own)
-            yield from serialized
-
-    filled = _in_memory(filling, records())
-    found = dataclasses.replace(filled.record_reader, sources=tf.constant(np.concatenate(sources)))  # type: ignore[type-var]
-    return dataclasses.replace(filled, record_reader=found)
+    serialized = _collected(batches())
+    own = tf.constant(np.concatenate(sources)) if filling.skips else None
+    return Filled(MemoryRecordReader(serialized, own))
 
 
 def decoded_in_memory(filling: Filling) -> Filled:
@@ -201,8 +293,8 @@ def _undecoded(filled: Filled, error: ShardmillError) -> Filled:
 
 
 def _decoded_in_memory(filling: Filling) -> Filled:
-    place, split = filling.place, filling.split
-    pixels = empty_pixels(pixel_bytes(filling.opened))
+    opened = filling.opened
+    pixels = empty_pixels(pixel_bytes(opened))
     used = 0
 
     def keep(image: Pixels) -> int:
@@ -210,17 +302,16 @@ def _decoded_in_memory(filling: Filling) -> Filled:
         begin, used = used, used + image.size
         if used > pixels.size:
             raise DamageError(
-                f"Images are larger than the index says in {filling.opened.where}. Run 'shardmill "
+                f"Images are larger than the index says in {opened.where}. Run 'shardmill "
                 'verify\', or pass cache_stage="stored".'
             )
         pixels[begin:used] = image.ravel()
         return begin
 
-    records = decoded_records(
-        place.source, split.shards, place.manifest.schema, keep, filling.on_bytes
-    )
-    filled = _in_memory(filling, records)
-    return dataclasses.replace(filled, decoder=pixels_in_memory(pixels))
+    stored = filling.whole_records(0, filling.split.records)
+    records = decoded_records(stored, opened.schema, keep, filling.place.source)
+    serialized = _collected([record] for record in records)
+    return Filled(MemoryRecordReader(serialized), decoder=pixels_in_memory(pixels))
 
 
 def stored_on_disk(filling: Filling) -> Filled:
@@ -228,7 +319,7 @@ def stored_on_disk(filling: Filling) -> Filled:
     place, split = filling.place, filling.split
     if not place.is_remote:
         filling.shards()
-    paths = _copy_paths(filling)
+    paths = filling.copies
     items = [
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
         for path, shard in zip(paths, split.shards, strict=True)
@@ -241,11 +332,6 @@ def stored_on_disk(filling: Filling) -> Filled:
         if own
     ]
     absent = [file for file in wanted if not file.is_there]
-    try:
-        for file in absent:
-            discard_cut(file)
-    except OSError as error:
-        raise failed(error, str(place.source), place.cache_dir) from error
     copies = Copies(place.source, absent) if absent else None
     remark = ""
     if len(wanted) < len(items):
@@ -253,23 +339,20 @@ def stored_on_disk(filling: Filling) -> Filled:
             f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
             f"{shown_bytes(lease.limit)}, the others are read from their source"
         )
-    record_reader = _from_source(filling, paths)
     files: Files | None = None
-    if not place.is_remote or all(leased):
+    if not absent and (not place.is_remote or all(leased)):
         chosen = [
             path if own else place.root / shard.file
             for path, shard, own in zip(paths, split.shards, leased, strict=True)
         ]
-        copied = ContainedRecordReader(_files(filling, chosen), _checked(filling, paths))
-        files = Files(chosen, filling.opened.where) if not absent else None
-        record_reader = (
-            CopiedRecordReader(record_reader, copied, [f.path for f in absent])
-            if absent
-            else copied
-        )
-    from_url = place.is_remote and files is None
+        files = Files(chosen, filling.opened.where)
     return Filled(
-        LeasedRecords(record_reader, lease, copies), remark, copies, files, from_url=from_url
+        filling.checked,
+        remark,
+        copies,
+        files,
+        from_url=place.is_remote and files is None,
+        kept=(lease, copies),
     )
 
 
@@ -296,23 +379,15 @@ def _decoded_on_disk(filling: Filling) -> Filled:
             if not _is_whole(target):
                 delete(target)
                 _write_decoded(filling, part_directory(part), target)
-    except FileNotFoundError as error:
-        raise ShardSetError(missing(str(error.filename))) from error
     except OSError as error:
         raise failed(error, str(place.source), place.cache_dir) from error
-    manifest = load_manifest(target)
-    split = manifest.splits[filling.name]
-    index = IndexColumns(target / index_file(filling.name), LOCATION_COLUMNS)
-    run_records = filling.opened.geometry.chunk_records
-    paths = check_shards(target, split)
-    rows = open_index(target / index_file(filling.name))
+    split, where = load_manifest(target).splits[filling.name], target / index_file(filling.name)
+    rows = open_index(where)
     advice = "It is a cached copy: run 'shardmill cache --clear', and it is made again."
-    where = target / index_file(filling.name)
-    of_copy = CheckedRecordReader(target, split, rows, where, [], filling.skipped, advice)
-    slim = ContainedRecordReader(FileRecordReader(paths, split, index, run_records), of_copy)
+    records = CheckedRecordReader(target, split, rows, where, [], filling.skipped, advice)
     (image,) = (one for one in filling.opened.schema.features if one.kind == "image")
-    record_reader = CheckedPixels(slim, target, rows, _checked(filling, []), image)
-    return Filled(LeasedRecords(record_reader, lease), decoder=pixels_in_file(target / PIXELS))
+    record_reader = CheckedPixels(records, target, rows, filling.checked, image)
+    return Filled(record_reader, decoder=pixels_in_file(target / PIXELS), kept=(lease,))
 
 
 def _is_whole(target: Path) -> bool:
@@ -333,7 +408,8 @@ def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:
     shutil.rmtree(writing, ignore_errors=True)  # of a process that was killed meanwhile
     writing.mkdir()
     try:
-        write_decoded(filling.place.source, filling.opened, filling.name, writing, filling.on_bytes)
+        source = filling.place.source
+        write_decoded(filling.opened, filling.name, writing, filling.whole_records, source)
         writing.rename(target)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)
@@ -350,42 +426,25 @@ CACHES = {
 }
 
 
-def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
-    checked = _checked(filling, copies)
-    if filling.place.is_remote:
-        return checked
-    contained = ContainedRecordReader(_files(filling, filling.shards()), checked)
-    return LeasedRecords(contained, filling.opened_set)
+def _collected(batches: Iterable[Any]) -> Any:
+    """[num_records] string: batches [n] of serialized records as one tensor, held once.
 
+    Raises:
+        Exception: Any error of `batches`.
+    """
+    failures: list[Exception] = []
 
-def _checked(filling: Filling, copies: list[Path]) -> CheckedRecordReader:
-    place, index = filling.place, filling.opened.index
-    return CheckedRecordReader(
-        place.source,
-        filling.split,
-        index,
-        filling.opened.where,
-        copies,
-        filling.skipped,
-        opened=filling.opened_set,
+    def produced() -> Iterator[Any]:
+        try:
+            yield from batches
+        except Exception as error:  # TensorFlow would make text of it
+            failures.append(error)
+
+    # batch() takes strings over without a copy; tf.concat would hold all of them twice.
+    dataset = tf.data.Dataset.from_generator(
+        produced, output_signature=tf.TensorSpec([None], tf.string)
     )
-
-
-def _files(filling: Filling, paths: list[Path]) -> FileRecordReader:
-    index = IndexColumns(filling.opened.where, LOCATION_COLUMNS)
-    return FileRecordReader(paths, filling.split, index, filling.opened.geometry.chunk_records)
-
-
-def _copy_paths(filling: Filling) -> list[Path]:
-    return [filling.place.cache_root / shard.file for shard in filling.split.shards]
-
-
-def _in_memory(filling: Filling, records: Iterator[bytes]) -> Filled:
-    place = filling.place
-    where = str(place.source)
-    try:
-        return Filled(collect_in_memory(records, filling.split.records, where))
-    except FileNotFoundError as error:
-        raise ShardSetError(missing(str(error.filename or where))) from error
-    except OSError as error:
-        raise ShardSetError(unreachable(where, error)) from error
+    collected = list(dataset.unbatch().batch(_MAX_RECORDS))
+    if failures:
+        raise failures[0]
+    return collected[0]

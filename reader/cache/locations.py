@@ -9,9 +9,9 @@ from pathlib import Path
 
 from foundation import storage
 from foundation.storage import Place, local_path, local_place_of, place_of
+from reader.cache.choosing import default_cache_dir
 from reader.cache.copying import Wanted, fetch
 from reader.cache.inventory import Item, is_whole
-from reader.cache.resources import default_cache_dir
 from reader.cache.store import Lease, Store
 from reader.options import Directory, ReadOptions
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from foundation.processes.locks import is_same_file, lock, try_lock
+from reader.cache.choosing import free_disk_bytes, shown_bytes
 from reader.cache.inventory import (
     Entry,
     Item,
@@ -39,7 +40,6 @@ from reader.cache.inventory import (
     part_directory,
     stamp,
 )
-from reader.cache.resources import free_disk_bytes, shown_bytes
 from shard_format import UsageError
 from shard_format.naming import INDEX_DIR, MANIFEST
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from reader.records.index_columns import IndexColumns
 from shard_format import DamageError, SplitInfo
@@ -19,9 +21,10 @@ PARALLEL_READS = 8
 LOCATION_COLUMNS = ("offset", "length")
 
 
-class RecordReader(Protocol):
+class RecordReader(abc.ABC):
     """Reads serialized records for the pipeline."""
 
+    @abc.abstractmethod
     def read(self, numbers: Any) -> Any:
         """[n] string: the serialized records of these numbers, in their order.
 
@@ -34,30 +37,29 @@ class RecordReader(Protocol):
         """The records, with another one of the split in place of each that is damaged.
 
         Args:
-            numbers: See `read`.
+            numbers: [n] int64 record numbers of the split.
 
         Returns:
             [n] string, and the [n] int64 numbers of the records that they are.
         """
+        return self.read(numbers), numbers
 
 
-class FileRecordReader:
+class FileRecordReader(RecordReader):
     """Reads records from the shards each time, and not a byte of any other.
+
+    In operations of TensorFlow alone: in any process that a graph is sent to.
 
     Args:
         paths: The shards of the split in order.
         split: How many records each has.
         index: Their offsets and lengths; opened with `LOCATION_COLUMNS`.
         run_records: No more than that many are read in one piece.
-
-    Attributes:
-        paths: As given.
     """
 
     def __init__(
         self, paths: list[Path], split: SplitInfo, index: IndexColumns, run_records: int
     ) -> None:
-        self.paths = tuple(paths)
         # Eager tensors, which the graph captures: constants inside the graph would count against
         # the 2 GB that a graph may have.
         self._paths = tf.constant([str(path) for path in paths])
@@ -66,8 +68,8 @@ class FileRecordReader:
         self._index = index
         self._run_records = run_records
 
+    @override
     def read(self, numbers: Any) -> Any:
-        """See `RecordReader.read`."""
         shards = tf.searchsorted(self._ends, numbers, side="right", out_type=tf.int64)
         begins = self._index.column("offset", numbers)
         lengths = self._index.column("length", numbers)
@@ -108,13 +110,9 @@ class FileRecordReader:
         )
         return payloads.batch(count).get_single_element()
 
-    def read_skipping(self, numbers: Any) -> Any:
-        """See `RecordReader.read_skipping`; damage is an error here."""
-        return self.read(numbers), numbers
-
 
 @dataclasses.dataclass(frozen=True)
-class MemoryRecordReader:
+class MemoryRecordReader(RecordReader):
     """Picks records out of one tensor.
 
     Attributes:
@@ -126,12 +124,12 @@ class MemoryRecordReader:
     serialized: Any
     sources: Any = None
 
+    @override
     def read(self, numbers: Any) -> Any:
-        """See `RecordReader.read`."""
         return tf.gather(self.serialized, numbers)
 
+    @override
     def read_skipping(self, numbers: Any) -> Any:
-        """See `RecordReader.read_skipping`."""
         sources = numbers if self.sources is None else tf.gather(self.sources, numbers)
         return self.read(numbers), sources
 

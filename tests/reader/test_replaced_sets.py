@@ -100,10 +100,9 @@ def test_records_as_long_as_others_are_not_taken_for_them(appended):
 
 def test_the_reader_of_tensorflow_names_it_too(appended):
     """In graphs for other processes, whose errors name no set."""
-    from reader.cache.readers import portable
 
     stream = reader.load(appended, **{**OPTIONS, "cache": "off"})
-    records = portable(stream.pipeline.windows.record_reader)
+    records = stream.pipeline.windows.portable
     dataset = tf.data.Dataset.range(18).batch(9).map(records.read)
     compact(appended)
     with pytest.raises(SetReplacedError, match="was compacted or built again"), naming_damage():

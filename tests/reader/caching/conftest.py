@@ -14,7 +14,7 @@ import pytest
 import reader
 from foundation import storage
 from foundation.storage import LOCAL, Url
-from reader.cache import retrying
+from reader.cache import copying
 
 URL = "flaky://bucket/set"
 
@@ -25,7 +25,7 @@ class FlakyStorage:
     Attributes:
         opened: Every file that was opened, by name.
         ranges: Every range that was read: (name, offset, size).
-        cuts: Of every name, how many times its end is missing.
+        cuts: Number of times that the end of a file is missing, by its name.
         dies: Whether nothing can be reached.
     """
 
@@ -74,7 +74,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[str, Flaky
     def put(directory: Path) -> tuple[str, FlakyStorage]:
         files = FlakyStorage(directory)
         monkeypatch.setitem(storage.STORAGES, "flaky", files)
-        monkeypatch.setattr(retrying, "_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(copying, "_PAUSES", (0.01, 0.01))
         return URL, files
 
     return put

@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.cache import resources
-from reader.cache.plan import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
+from reader.cache import choosing
+from reader.cache.choosing import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
 from shard_format import UsageError
 
 GB = 10**9
@@ -51,10 +51,10 @@ def test_memory_is_what_the_container_leaves(tmp_path: Path) -> None:
     (tmp_path / "max").write_text("1000\n")
     (tmp_path / "used").write_text("400\n")
     files = ((str(tmp_path / "max"), str(tmp_path / "used")),)
-    with mock.patch("reader.cache.resources._CGROUP_FILES", files):
-        assert resources.available_memory_bytes() == 600
+    with mock.patch("reader.cache.choosing._CGROUP_FILES", files):
+        assert choosing.available_memory_bytes() == 600
         (tmp_path / "max").write_text("max\n")
-        assert resources.available_memory_bytes() > 10**6
+        assert choosing.available_memory_bytes() > 10**6
 
 
 def test_network_file_systems_are_reported_from_the_mount_table(tmp_path: Path) -> None:
@@ -63,15 +63,15 @@ def test_network_file_systems_are_reported_from_the_mount_table(tmp_path: Path) 
         mock.Mock(mountpoint=str(tmp_path), fstype="nfs4"),
     ]
     with mock.patch("psutil.disk_partitions", return_value=parts):
-        assert resources.on_network(tmp_path / "set")
-        assert not resources.on_network(tmp_path.parent)
+        assert choosing.on_network(tmp_path / "set")
+        assert not choosing.on_network(tmp_path.parent)
 
 
 def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/scratch")
-    assert resources.default_cache_dir() == Path("/scratch/shardmill")
+    assert choosing.default_cache_dir() == Path("/scratch/shardmill")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert resources.default_cache_dir() == Path.home() / ".cache" / "shardmill"
+    assert choosing.default_cache_dir() == Path.home() / ".cache" / "shardmill"
 
 
 @pytest.mark.parametrize(

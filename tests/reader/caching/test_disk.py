@@ -13,8 +13,8 @@ from unittest import mock
 import pytest
 
 import reader
+from reader.cache.choosing import default_cache_dir, free_disk_bytes
 from reader.cache.copying import Copies, Wanted
-from reader.cache.resources import default_cache_dir, free_disk_bytes
 from reader.cache.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from foundation.wording import format_bytes
-from reader.cache.resources import available_memory_bytes
+from reader.cache.choosing import available_memory_bytes
 from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 
