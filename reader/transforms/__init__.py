@@ -1,4 +1,4 @@
-"""Transforms of images between decoding and batching; one file per transform.
+"""Transforms of images between decoding and batching.
 
 A transform maps a dictionary of tensors and its random numbers, which the pipeline draws from
 (seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this
@@ -28,21 +28,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reader.transforms.base import STAGES, Example, Transform
-from reader.transforms.brightness import Brightness
-from reader.transforms.center_crop import CenterCrop
 from reader.transforms.channels_first import ChannelsFirst
-from reader.transforms.contrast import Contrast
-from reader.transforms.cutmix import CutMix
-from reader.transforms.horizontal_flip import HorizontalFlip
-from reader.transforms.hue import Hue
-from reader.transforms.mixup import Mixup
+from reader.transforms.colors import Brightness, Contrast, Hue, Saturation
+from reader.transforms.crops import CenterCrop, RandomResizedCrop
+from reader.transforms.flips import HorizontalFlip, VerticalFlip
+from reader.transforms.mixing import CutMix, Mixup
 from reader.transforms.rand_augment import RandAugment
 from reader.transforms.random_erasing import RandomErasing
-from reader.transforms.random_resized_crop import RandomResizedCrop
-from reader.transforms.rotation import Rotation
-from reader.transforms.saturation import Saturation
-from reader.transforms.scale import Scale
-from reader.transforms.vertical_flip import VerticalFlip
+from reader.transforms.warps import Rotation, Scale
 
 # By the names that `augment` takes, each with its default parameters. `reader.Normalization` is a
 # transform too, but has no name: its numbers are those of a set.

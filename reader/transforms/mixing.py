@@ -1,4 +1,4 @@
-"""What mixup and CutMix share: who is mixed with whom, by how much, and what that makes of labels.
+"""mixup and CutMix: who is mixed with whom, by how much, and what that makes of labels.
 
 All of it is a function of the random numbers that the records brought along: who is whose partner
 depends on which records are in the batch, but not on their places in it.
@@ -6,17 +6,123 @@ depends on which records are in the batch, but not on their places in it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from reader.transforms.base import Example
+from reader.transforms.base import Example, require_between
 from shard_format import UsageError
 
 _STEPS = 2048  # of the table of a beta distribution, for each half
 _GRID = 16384  # of the integral behind it
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixup:
+    """A mean of each record and another one of its batch.
+
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018, arXiv 1710.09412), section 2.
+    Every record has a weight of its own; their code has one for each batch.
+
+    Attributes:
+        alpha: Parameter of the beta distribution of the weight, in (0, 100]: the smaller, the more
+            images stay nearly as they are. They take 0.2 to 0.4 on ImageNet, 1 on CIFAR.
+        probability: Probability that a record is mixed at all, in [0, 1].
+    """
+
+    alpha: float = 0.2
+    probability: float = 1.0
+
+    stage: ClassVar[str] = "batch"
+    num_random: ClassVar[int] = 3  # weight, partner, whether
+
+    def __post_init__(self) -> None:
+        require_between(self, "alpha", 0.01, 100)
+        require_between(self, "probability", 0, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [batch, size, size, 3], "label": [batch, num_classes]} -> the same."""
+        partners = find_partners(random[:, 1])
+        share = beta_quantile(random[:, 0], self.alpha)
+        share = tf.where(random[:, 2] < self.probability, share, 1.0)
+        label = mix_labels(example, partners, share, "mixup")
+        image = _mean(example["image"], partners, share)
+        return {**example, "image": image, "label": label}
+
+
+# Compiled: one pass over the batch takes a fifth of the time of the six that it is otherwise.
+@tf.function(jit_compile=True, reduce_retracing=True)
+def _mean(image: Any, partners: Any, share: Any) -> Any:
+    """[batch, height, width, 3] of the type of the images; rounded where that is uint8."""
+    own = share[:, None, None, None]
+    mean = tf.cast(image, tf.float32) * own
+    mean += tf.cast(tf.gather(image, partners), tf.float32) * (1 - own)
+    return mean if image.dtype == tf.float32 else tf.cast(mean + 0.5, image.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class CutMix:
+    """A rectangle of each record overwritten by that of another one of its batch.
+
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
+    Features" (2019, arXiv 1905.04899), section 3.1. The rectangle has the shape of the image and
+    its middle anywhere, so it may be cut off at the border; labels are mixed by the area that is
+    left. Every record has a rectangle of its own; their code has one for each batch.
+
+    Attributes:
+        alpha: Parameter of the beta distribution of the share that stays, in [0.01, 100].
+        probability: Probability that a record is mixed at all, in [0, 1]; they take 1 on ImageNet,
+            0.5 on CIFAR.
+    """
+
+    alpha: float = 1.0
+    probability: float = 1.0
+
+    stage: ClassVar[str] = "batch"
+    num_random: ClassVar[int] = 5  # share, partner, whether, middle
+
+    def __post_init__(self) -> None:
+        require_between(self, "alpha", 0.01, 100)
+        require_between(self, "probability", 0, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [batch, height, width, 3], "label": [batch, num_classes]} -> the same."""
+        image = example["image"]
+        partners = find_partners(random[:, 1])
+        share = beta_quantile(random[:, 0], self.alpha)
+        share = tf.where(random[:, 2] < self.probability, share, 1.0)
+        size = tf.shape(image)[1:3]
+        corners = _corners(size, share, random[:, 3:])
+        erased = tf.cast(tf.reduce_prod(corners[1] - corners[0], axis=1), tf.float32)
+        kept = 1 - erased / tf.cast(tf.reduce_prod(size), tf.float32)
+        label = mix_labels(example, partners, kept, "cutmix")
+        image = _patched(image, partners, corners)
+        return {**example, "image": image, "label": label}
+
+
+def _corners(size: Any, share: Any, random: Any) -> Any:
+    """[2, batch, 2] int32: rows and columns of the first pixel, and of the first one behind."""
+    side = tf.sqrt(1 - share)[:, None] * tf.cast(size, tf.float32)
+    # Whole pixels, as theirs, but rounded: cut down, a rectangle of a single pixel could not be.
+    side = tf.cast(tf.round(side), tf.int32)
+    middle = tf.cast(random * tf.cast(size, tf.float32), tf.int32)
+    first = middle - side // 2
+    return tf.stack([tf.clip_by_value(first, 0, size), tf.clip_by_value(first + side, 0, size)])
+
+
+# Compiled: one pass over the batch takes a tenth of the time of those that it is otherwise.
+@tf.function(jit_compile=True, reduce_retracing=True)
+def _patched(image: Any, partners: Any, corners: Any) -> Any:
+    """[batch, height, width, 3]: the partner's pixels within the rectangles."""
+    rows = tf.range(tf.shape(image)[1])[None, :, None, None]
+    columns = tf.range(tf.shape(image)[2])[None, None, :, None]
+    first, behind = corners[0][:, :, None, None, None], corners[1][:, :, None, None, None]
+    inside = (rows >= first[:, 0]) & (rows < behind[:, 0])
+    inside &= (columns >= first[:, 1]) & (columns < behind[:, 1])
+    return tf.where(inside, tf.gather(image, partners), image)
 
 
 def find_partners(random: Any) -> Any:
@@ -67,7 +173,7 @@ def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
         batch: With "label", [batch, num_classes] float32, or several such by name.
         partners: [batch] int32.
         share: [batch] float32 in [0, 1].
-        name: Of the transform, for the message.
+        name: Name of the transform, for the message.
 
     Raises:
         UsageError: There are no labels.

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.transforms.luminance import luminance
+from reader.transforms.colors import luminance
 
 _LEVELS = 256
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from reader.transforms import pillow
 from reader.transforms.base import Example, require_between
-from reader.transforms.warp import warp_nearest
+from reader.transforms.warps import warp_nearest
 from shard_format import UsageError
 
 # What the values of a range below mean: at level 1 (magnitude 10) they are the greatest of Cubuk

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from reader.order import graph_order
 from reader.transforms.base import Example, require_between, require_order
-from reader.transforms.random_resized_crop import random_rectangle
+from reader.transforms.crops import random_rectangle
 from shard_format import UsageError
 
 FILLS = ("pixels", "color")
@@ -26,10 +26,11 @@ class RandomErasing:
     that upright and lying rectangles are equally frequent.
 
     Attributes:
-        probability: That anything is erased, in [0, 1].
+        probability: Probability that anything is erased, in [0, 1].
         min_area: Least share of the image that is erased, in [0, 1].
         max_area: Greatest share, in [min_area, 1].
-        max_ratio: Of the rectangle's width to its height, and of height to width, in [1, 100].
+        max_ratio: Greatest ratio of the rectangle's width to its height, and of height to width, in
+            [1, 100].
         fill: "pixels" is a random value for every pixel and channel, "color" one random colour;
             a number in [0, 255] is that value.
     """

@@ -15,8 +15,7 @@ from PIL import Image
 
 from beam_jobs.images.encode import ENCODERS
 from reader.records.decoders import DECODERS
-from reader.transforms.center_crop import CenterCrop
-from reader.transforms.random_resized_crop import RandomResizedCrop
+from reader.transforms.crops import CenterCrop, RandomResizedCrop
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 

@@ -1,4 +1,4 @@
-"""What may be done to a document between its record and the batch; one file per transform.
+"""What may be done to a document between its record and the batch.
 
 A transform is a pure function of a batch of texts and of their random numbers, which are drawn
 from (seed, epoch, record), in TensorFlow operations on strings. A character is a Unicode code
@@ -15,14 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.transforms.text.char_delete import char_delete
-from reader.transforms.text.char_insert import char_insert
-from reader.transforms.text.char_swap import char_swap
 from reader.transforms.text.draws import Draws
-from reader.transforms.text.letters import pick
+from reader.transforms.text.letters import char_delete, char_insert, char_swap, pick
 from reader.transforms.text.synonyms import Synonyms, synonym_replacement
-from reader.transforms.text.word_dropout import word_dropout
-from reader.transforms.text.word_swap import word_swap
+from reader.transforms.text.words import word_dropout, word_swap
 
 Step = Callable[[Any, Draws], Any]  # ([n] string, their random numbers) -> [n] string
 

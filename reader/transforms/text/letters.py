@@ -1,4 +1,4 @@
-"""What the operations on characters share: which words they change, and how words are cut."""
+"""Typing errors: letters that change places, are inserted or left out, in some of the words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def change_words(
 
     Args:
         text: [n] string, UTF-8.
-        draws: Of these texts.
+        draws: Random numbers of these texts.
         min_chars: Shorter words are never changed; at least 1.
         change: ([m] string, [m] int32 their characters, [m, 2] float32 in [0, 1)) -> [m] string.
             Characters are Unicode code points.
@@ -43,3 +43,74 @@ def pick(random: Any, count: Any) -> Any:
     drawn = tf.cast(random * tf.cast(count, tf.float32), tf.int32)
     # A random number just below 1 may round up to the count in float32.
     return tf.minimum(drawn, count - 1)
+
+
+def char_swap(text: Any, draws: Draws) -> Any:
+    """[n] string: in a tenth of the words two neighbouring letters change places.
+
+    "Swap" of Belinkov and Bisk, "Synthetic and Natural Noise Both Break Neural Machine Translation"
+    (2018, arXiv 1711.02173), section 4.2: neither the first nor the last letter moves, so words of
+    fewer than 4 stay as they are. They swapped in every word; for augmentation a tenth is enough.
+
+    Args:
+        text: [n] string, UTF-8; a letter is a Unicode code point.
+        draws: Random numbers of these texts.
+    """
+    return change_words(text, draws, 4, _swap)
+
+
+def _swap(words: Any, chars: Any, random: Any) -> Any:
+    first = 1 + pick(random[:, 0], chars - 3)
+    return tf.strings.join(
+        [
+            part(words, tf.zeros_like(first), first),
+            part(words, first + 1, first + 2),
+            part(words, first, first + 1),
+            part(words, first + 2, chars),
+        ]
+    )
+
+
+def char_insert(text: Any, draws: Draws) -> Any:
+    """[n] string: in a tenth of the words a letter of the word is inserted anywhere in it.
+
+    Taking the letter from the word keeps it in the script of the text, whatever that is; a table
+    of neighbours on a keyboard (the "Key" noise of Belinkov and Bisk, 2018, arXiv 1711.02173)
+    would know one layout.
+
+    Args:
+        text: [n] string, UTF-8; a letter is a Unicode code point.
+        draws: Random numbers of these texts.
+    """
+    return change_words(text, draws, 1, _insert)
+
+
+def _insert(words: Any, chars: Any, random: Any) -> Any:
+    place, letter = pick(random[:, 0], chars + 1), pick(random[:, 1], chars)
+    return tf.strings.join(
+        [
+            part(words, tf.zeros_like(place), place),
+            part(words, letter, letter + 1),
+            part(words, place, chars),
+        ]
+    )
+
+
+def char_delete(text: Any, draws: Draws) -> Any:
+    """[n] string: in a tenth of the words one letter is left out; words of one letter stay.
+
+    One of the omissions that Belinkov and Bisk found in natural errors (2018, arXiv 1711.02173,
+    section 4.1).
+
+    Args:
+        text: [n] string, UTF-8; a letter is a Unicode code point.
+        draws: Random numbers of these texts.
+    """
+    return change_words(text, draws, 2, _delete)
+
+
+def _delete(words: Any, chars: Any, random: Any) -> Any:
+    place = pick(random[:, 0], chars)
+    return tf.strings.join(
+        [part(words, tf.zeros_like(place), place), part(words, place + 1, chars)]
+    )

@@ -85,7 +85,7 @@ def synonym_replacement(text: Any, draws: Draws, synonyms: Synonyms) -> Any:
 
     Args:
         text: [n] string, UTF-8.
-        draws: Of these texts.
+        draws: Random numbers of these texts.
         synonyms: The list.
     """
     words = split_words(text)

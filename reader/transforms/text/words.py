@@ -1,10 +1,12 @@
-"""Words of a batch of texts: taken apart, chosen at random, put together again."""
+"""Words of a batch of texts: taken apart, swapped or left out at random, put together again."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import tensorflow as tf
+
+from reader.transforms.text.draws import Draws
 
 # alpha of EDA: the share of the words of a text that one operation changes. Wei and Zou, "EDA: Easy
 # Data Augmentation Techniques for Boosting Performance on Text Classification Tasks" (2019, arXiv
@@ -58,3 +60,49 @@ def choose(words: Any, draws: Any, counts: Any) -> Any:
     order = in_random_order(words, draws)
     wanted = places(words) < tf.gather(counts, words.value_rowids())
     return tf.scatter_nd(order[:, None], tf.cast(wanted, tf.int32), tf.shape(order, tf.int64)) > 0
+
+
+def word_dropout(text: Any, draws: Draws) -> Any:
+    """[n] string: every word stays with probability 0.9; of a text with words, one always does.
+
+    Args:
+        text: [n] string, UTF-8.
+        draws: Random numbers of these texts.
+    """
+    words = split_words(text)
+    return join_words(without_some(words, draws.each(words)))
+
+
+def without_some(values: Any, draws: Any) -> Any:
+    """[n, ragged]: values that stay with probability 0.9, and at least one of each row with some.
+
+    Args:
+        values: [n, ragged].
+        draws: [number of values] float32 in [0, 1).
+    """
+    largest = tf.reduce_max(values.with_flat_values(draws), axis=1)
+    keep = (draws >= SHARE) | (draws == tf.gather(largest, values.value_rowids()))
+    return tf.ragged.boolean_mask(values, values.with_flat_values(keep))
+
+
+def word_swap(text: Any, draws: Draws) -> Any:
+    """[n] string: in each text a tenth of the words, at least one, change places with another.
+
+    EDA draws its pairs one after the other, so that a word may wander twice; here they have no
+    word in common, which takes no loop. A text of one word is unchanged.
+
+    Args:
+        text: [n] string, UTF-8.
+        draws: Random numbers of these texts.
+    """
+    words = split_words(text)
+    lengths = words.row_lengths()
+    pairs = tf.minimum(num_changed(lengths), lengths // 2)
+    order = in_random_order(words, draws.each(words))
+    # The first and the second word of this order change places, the third and the fourth, ...
+    place = places(words)
+    swapped = place < 2 * tf.gather(pairs, words.value_rowids())
+    partner = tf.range(tf.size(place, tf.int64)) + 1 - 2 * (place % 2)
+    source = tf.gather(order, tf.where(swapped, partner, tf.range(tf.size(place, tf.int64))))
+    source = tf.scatter_nd(order[:, None], source, tf.shape(order, tf.int64))
+    return join_words(words.with_flat_values(tf.gather(words.flat_values, source)))

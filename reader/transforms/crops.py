@@ -1,4 +1,4 @@
-"""A rectangle of random area, shape and place: the crop of Inception and ResNet training."""
+"""Crops: the square in the middle for evaluation, a random rectangle for training."""
 
 from __future__ import annotations
 
@@ -10,6 +10,36 @@ import numpy as np
 import tensorflow as tf
 
 from reader.transforms.base import Example, require_between, require_order
+
+
+@dataclasses.dataclass(frozen=True)
+class CenterCrop:
+    """A square in the middle.
+
+    Where the margins are odd, the right or lower one has the pixel more.
+
+    Attributes:
+        share: Part of the shorter side that the square has, in [0.01, 1]. 0.875 is the customary
+            "resize to 256, cut out 224" of evaluation on ImageNet.
+    """
+
+    share: float = 1.0
+
+    stage: ClassVar[str] = "crop"
+    num_random: ClassVar[int] = 0
+    many: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_between(self, "share", 0.01, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"size": [..., 2] int32} -> and "box"; see `reader.transforms`."""
+        size = example["size"]
+        side = tf.reduce_min(size, axis=-1, keepdims=True)
+        if self.share < 1:
+            side = tf.cast(tf.round(self.share * tf.cast(side, tf.float32)), tf.int32)
+            side = tf.maximum(side, 1)
+        return {**example, "box": tf.concat([(size - side) // 2, side, side], axis=-1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +57,7 @@ class RandomResizedCrop:
     Attributes:
         min_area: Least share of the image's area, in [0.001, 1].
         max_area: Greatest share, in [min_area, 1].
-        max_ratio: Of width to height, and of height to width, in [1, 10].
+        max_ratio: Greatest ratio of width to height, and of height to width, in [1, 10].
     """
 
     min_area: float = 0.08

@@ -1,0 +1,144 @@
+"""Rotated and scaled images, and the affine map that they, and RandAugment, apply."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from reader.transforms.base import Example, require_between, require_order
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    """The image turned around its middle; corners that come from outside are filled.
+
+    Simard et al., "Best Practices for Convolutional Neural Networks Applied to Visual Document
+    Analysis" (2003), section 2, expand a training set by affine maps. The range is a choice: up
+    to 15 degrees a photograph still looks like one.
+
+    Attributes:
+        max_degrees: The angle is uniform in [-max_degrees, max_degrees), in [0, 180]. Positive
+            ones turn counter-clockwise.
+        fill: Value of what was outside, in [0, 255]; 128 is the grey of the AutoAugment family.
+    """
+
+    max_degrees: float = 15.0
+    fill: float = 128.0
+
+    stage: ClassVar[str] = "resized"
+    num_random: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        require_between(self, "max_degrees", 0, 180)
+        require_between(self, "fill", 0, 255)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [size, size, 3] float32} -> the same, bilinear."""
+        angle = (2 * random[0] - 1) * math.radians(self.max_degrees)
+        cos, sin = tf.cos(angle), tf.sin(angle)
+        # y points down: a turn to the left looks up its pixels further to the right.
+        matrix = (cos, -sin, 0.0, sin, cos, 0.0)
+        return {**example, "image": warp(example["image"], matrix, self.fill)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """The image made larger or smaller around its middle, within its frame.
+
+    Scale jitter, as in Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale
+    Image Recognition" (2015, arXiv 1409.1556), section 3.1. A random resized crop only
+    enlarges; this is for images that should become smaller too.
+
+    Attributes:
+        min_factor: Below 1 the image becomes smaller, and its margin is filled; in [0.1, 10].
+        max_factor: Above 1 it becomes larger, and its margin is cut off; in [min_factor, 10]. The
+            logarithm of the factor is uniform.
+        fill: Value of what was outside, in [0, 255].
+    """
+
+    min_factor: float = 0.8
+    max_factor: float = 1.25
+    fill: float = 128.0
+
+    stage: ClassVar[str] = "resized"
+    num_random: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        require_between(self, "min_factor", 0.1, 10)
+        require_between(self, "max_factor", 0.1, 10)
+        require_order(self, "min_factor", "max_factor")
+        require_between(self, "fill", 0, 255)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [size, size, 3] float32} -> the same, bilinear."""
+        low, high = math.log(self.min_factor), math.log(self.max_factor)
+        step = tf.exp(-(low + random[0] * (high - low)))  # from pixel to pixel in the old image
+        matrix = (step, 0.0, 0.0, 0.0, step, 0.0)
+        return {**example, "image": warp(example["image"], matrix, self.fill)}
+
+
+def warp(image: Any, matrix: tuple[Any, ...], fill: float) -> Any:
+    """The image of the same size whose pixel (x, y) is the image's at matrix x (x, y, 1).
+
+    A pixel between four is interpolated between them, bilinearly.
+
+    Args:
+        image: [height, width, 3] float32, of a size that is known when the graph is made.
+        matrix: (a, b, c, d, e, f), numbers or scalars: x' = a x + b y + c, y' = d x + e y + f, in
+            pixels from the middle of the image, x to the right and y down.
+        fill: The value outside of the image.
+    """
+    return _interpolated(image, _stacked(matrix), tf.constant(fill, tf.float32))
+
+
+def warp_nearest(image: Any, matrix: tuple[Any, ...], fill: int) -> Any:
+    """Like `warp`, with the value of the nearest pixel, of images of any type."""
+    return _nearest(image, _stacked(matrix), tf.constant(fill, image.dtype))
+
+
+def _stacked(matrix: tuple[Any, ...]) -> Any:
+    return tf.stack([tf.cast(value, tf.float32) for value in matrix])
+
+
+# Compiled: on one core 0.7 ms for 224 x 224 pixels, and 0.3 ms for the nearest, where
+# tf.raw_ops.ImageProjectiveTransformV3, which gives the same, takes 1.6 ms and 0.9 ms. It works the
+# coordinates out again for each channel.
+@tf.function(jit_compile=True)
+def _interpolated(image: Any, matrix: Any, fill: Any) -> Any:
+    x, y = _places(image.shape, matrix)
+    left, top = tf.floor(x), tf.floor(y)
+    right_share, lower_share = (x - left)[..., None], (y - top)[..., None]
+    rows = [
+        _looked_up(image, left, row, fill) * (1 - right_share)
+        + _looked_up(image, left + 1, row, fill) * right_share
+        for row in (top, top + 1)
+    ]
+    return rows[0] * (1 - lower_share) + rows[1] * lower_share
+
+
+@tf.function(jit_compile=True)
+def _nearest(image: Any, matrix: Any, fill: Any) -> Any:
+    x, y = _places(image.shape, matrix)
+    return _looked_up(image, tf.round(x), tf.round(y), fill)
+
+
+def _places(shape: Any, matrix: Any) -> tuple[Any, Any]:
+    """Column and row, [height, width] float32 each, that every pixel comes from."""
+    a, b, c, d, e, f = tf.unstack(matrix)
+    middle_y, middle_x = (shape[0] - 1) / 2, (shape[1] - 1) / 2
+    y = tf.range(shape[0], dtype=tf.float32)[:, None] - middle_y
+    x = tf.range(shape[1], dtype=tf.float32)[None, :] - middle_x
+    return a * x + b * y + c + middle_x, d * x + e * y + f + middle_y
+
+
+def _looked_up(image: Any, x: Any, y: Any, fill: Any) -> Any:
+    """[height, width, 3]: the pixels at these columns and rows; the filling where there is none."""
+    height, width = image.shape[:2]
+    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    x = tf.cast(tf.clip_by_value(x, 0, width - 1), tf.int32)
+    y = tf.cast(tf.clip_by_value(y, 0, height - 1), tf.int32)
+    pixels = tf.gather(tf.reshape(image, [-1, 3]), y * width + x)
+    return tf.where(inside[..., None], pixels, fill)
