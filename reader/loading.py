@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,30 +32,30 @@ def load(
     split: str = "train",
     generation: int | None = None,
     batch_size: int = REQUIRED,
+    shuffle: str = "window",
+    seed: int = 0,
+    epochs: int | None = None,
+    remainder: str | None = None,
+    on_corrupt: str = "raise",
+    worker: tuple[int, int] = (0, 1),
+    state: Mapping[str, Any] | None = None,
+    streams: int | None = None,
+    sample: str | Mapping[str, float] | None = None,
+    buckets: int = 1,
     image_size: int | None = None,
     augment: Augment = "none",
     label: str | tuple[str, ...] | None = None,
     features: tuple[str, ...] = (),
-    shuffle: str = "window",
-    seed: int = 0,
-    epochs: int | None = None,
+    dtype: str = "uint8",
+    normalize: str = "none",
+    max_tokens: int | None = None,
+    pad: str = "longest",
+    synonyms: PathLike | None = None,
     cache: str = "auto",
     cache_dir: PathLike | None = None,
     cache_stage: str = "stored",
     cache_limit: int | str | None = None,
     on_cached: OnCached = ignore_progress,
-    remainder: str | None = None,
-    on_corrupt: str = "raise",
-    dtype: str = "uint8",
-    normalize: str = "none",
-    max_tokens: int | None = None,
-    pad: str = "longest",
-    buckets: int = 1,
-    synonyms: PathLike | None = None,
-    worker: tuple[int, int] = (0, 1),
-    state: Mapping[str, Any] | None = None,
-    streams: int | None = None,
-    sample: str | Mapping[str, float] | None = None,
     threads: int | None = None,
     ram_budget: int | None = None,
     service: str | None = None,
@@ -89,7 +88,38 @@ def load(
     byte is read here, and damage is a DamageError of this call. Workers of a service raise
     tf.errors.DataLossError, without the file.
     """
-    options = ReadOptions(**{name: value for name, value in locals().items() if name in _NAMES})
+    options = ReadOptions(
+        split=split,
+        generation=generation,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        epochs=epochs,
+        remainder=remainder,
+        on_corrupt=on_corrupt,
+        worker=worker,
+        state=state,
+        streams=streams,
+        sample=sample,
+        buckets=buckets,
+        image_size=image_size,
+        augment=augment,
+        label=label,
+        features=features,
+        dtype=dtype,
+        normalize=normalize,
+        max_tokens=max_tokens,
+        pad=pad,
+        synonyms=synonyms,
+        cache=cache,
+        cache_dir=cache_dir,
+        cache_stage=cache_stage,
+        cache_limit=cache_limit,
+        on_cached=on_cached,
+        threads=threads,
+        ram_budget=ram_budget,
+        service=service,
+    )
     address = None
     if service is not None:
         check_directory(directory)
@@ -121,8 +151,6 @@ def load(
         losses=(opened.skipped,),
     )
 
-
-_NAMES = frozenset(field.name for field in dataclasses.fields(ReadOptions))
 
 load.__doc__ = f"""{load.__doc__}
     Args:

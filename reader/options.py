@@ -70,12 +70,8 @@ def ignore_progress(done: int, total: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """The keyword arguments of `reader.load`, documented by their declarations.
-
-    `remainder` and `streams` are filled in where they are None, paths are made `Path`s, and
-    `cache_limit` is made a number of bytes.
-    """
+class OrderOptions:
+    """Which records a step reads, and what becomes of damaged ones."""
 
     split: str = option("train", "Name of a split of the set.", metavar="NAME")
     generation: int | None = option(
@@ -95,44 +91,6 @@ class ReadOptions:
         type=int,
         limits=Limits(1),
         shown="required",
-    )
-    image_size: int | None = option(
-        None,
-        "Height and width of the images in pixels.",
-        details="None keeps the stored size, which must be the same for all images unless "
-        "batch_size is 1.",
-        metavar="N",
-        type=int,
-        limits=Limits(1, MAX_IMAGE_SIZE),
-        kinds=("image",),
-    )
-    augment: Any = option(
-        "none",
-        "Augmentation: none, standard or strong; for images also comma-separated transform names.",
-        details='"none" crops images to the largest centered square. "standard" and "strong" crop '
-        "and flip images and change their brightness and contrast; swap, drop and misspell words "
-        "of raw text; drop or mask token ids; mask inputs of packed sequences. For images also "
-        'names of reader.transforms.TRANSFORMS, such as "standard,rand_augment", or a list of '
-        'names and transforms, such as ["standard", RandAugment(magnitude=5)], ordered by stage.',
-        metavar="NAMES",
-    )
-    label: str | tuple[str, ...] | None = option(
-        None,
-        "Label feature that is the target; several give the targets by name.",
-        details='A name, such as "colour"; None is the main label, which is called "label" or as '
-        'its column. A tuple, such as ("label", "colour"), gives a dictionary of targets for a '
-        'model with several outputs; see "Several labels".',
-        metavar="A,B,...",
-        type=label_names,
-        shown="the main label",
-    )
-    features: tuple[str, ...] = option(
-        (),
-        "Further features of every record to hand out with the batch.",
-        details='Names of the schema, such as ("caption",). The inputs of a batch are then a '
-        'dictionary; see "Further features".',
-        metavar="A,B,...",
-        type=split_names,
     )
     shuffle: str = option(
         "window",
@@ -159,47 +117,6 @@ class ReadOptions:
         type=int,
         limits=Limits(1, MAX_EPOCHS),
     )
-    cache: str = option(
-        "auto",
-        "Where records are kept after they are read: auto, off, memory or disk.",
-        details='"memory" holds the whole split, "disk" copies shards to cache_dir while the first '
-        'epoch is read, and verifies them against the manifest. "auto" chooses by size and free '
-        "memory; info.cache_reason says why. No cache changes a batch.",
-        choices=CACHES,
-    )
-    cache_dir: PathLike | None = option(
-        None,
-        "Directory of cached copies; see 'shardmill cache'.",
-        details="On a local disk; sets, splits and processes may share it.",
-        metavar="DIR",
-        type=Path,
-        shown="~/.cache/shardmill",
-    )
-    cache_stage: str = option(
-        "stored",
-        "What a cache holds: records as stored, or decoded images.",
-        details='"decoded" decodes all images once, before the first batch, and keeps 3 bytes per '
-        'pixel; useful where decoding limits the training. "auto" never chooses it.',
-        choices=CACHE_STAGES,
-        kinds=("image",),
-    )
-    cache_limit: int | str | None = option(
-        None,
-        "Size limit of the cache directory, such as 200GB.",
-        details="In bytes, or with a unit. Shards that were opened longest ago are evicted first, "
-        "never those that a live process reads. Of a split that does not fit, as many shards are "
-        "copied as fit, always the same ones.",
-        metavar="SIZE",
-        limits=Limits(1),
-        shown="half of the free space",
-    )
-    on_cached: OnCached = option(
-        ignore_progress,
-        "Called with (bytes done, bytes of the split) while a cache is filled before the first "
-        "batch.",
-        details="Images are decoded then, and a set at a URL is read into memory.",
-        shown="nothing is called",
-    )
     remainder: str | None = option(
         None,
         "What becomes of the records that do not fill the last batch of an epoch.",
@@ -218,54 +135,6 @@ class ReadOptions:
         "stream.skipped. All others keep their batches: a batch is smaller by what it lost, or "
         'with remainder="pad" the weight of that is 0.',
         choices=CORRUPTIONS,
-    )
-    dtype: str = option(
-        "uint8",
-        "Element type of the images; values are in [0, 255] either way.",
-        choices=DTYPES,
-        kinds=("image",),
-    )
-    normalize: str = option(
-        "none",
-        "Normalization of the pixels: none, zscore or minmax.",
-        details='"zscore" subtracts the mean and divides by the standard deviation of each '
-        'channel; "minmax" scales to [0, 1]. The statistics are those of the training split, '
-        "whatever split is read. The result is float32 whatever the dtype.",
-        choices=NORMALIZATIONS,
-        kinds=("image",),
-    )
-    max_tokens: int | None = option(
-        None,
-        "Truncate records to this many tokens.",
-        metavar="N",
-        type=int,
-        limits=Limits(1),
-        kinds=("tokens",),
-    )
-    pad: str = option(
-        "longest",
-        "Padding of a batch: longest, max or none.",
-        details='"longest" pads to the longest record of the batch, "max" to max_tokens or to the '
-        'longest record of the split, with info.tokens.pad_id; "none" gives a tf.RaggedTensor.',
-        choices=PADS,
-        kinds=("tokens",),
-    )
-    buckets: int = option(
-        1,
-        "Number of groups of similar length that batches are taken from; 1 does not group.",
-        details="Less padding is needed (info.tokens.padding_share). Each window of some thousands "
-        "of records is divided by length into this many groups.",
-        metavar="N",
-        type=int,
-        limits=Limits(1, MAX_BUCKETS),
-        kinds=("tokens",),
-    )
-    synonyms: PathLike | None = option(
-        None,
-        "A file of synonyms for the augmentation: comma-separated words, a group per line.",
-        metavar="FILE",
-        type=Path,
-        kinds=("text",),
     )
     worker: tuple[int, int] = option(
         (0, 1),
@@ -296,88 +165,27 @@ class ReadOptions:
         details="An epoch has as many draws as the split has records; records of rare classes are "
         "repeated, each time augmented anew. It takes 8 bytes of memory per record.",
     )
-    threads: int | None = option(
-        None,
-        "Threads that read, parse and decode.",
+    buckets: int = option(
+        1,
+        "Number of groups of similar length that batches are taken from; 1 does not group.",
+        details="Less padding is needed (info.tokens.padding_share). Each window of some thousands "
+        "of records is divided by length into this many groups.",
         metavar="N",
         type=int,
-        limits=Limits(1, MAX_THREADS),
-        shown="TensorFlow's, one per core",
-    )
-    ram_budget: int | None = option(
-        None,
-        "Bytes of memory for prefetched batches.",
-        metavar="N",
-        type=int,
-        limits=Limits(1, _INT64),
-        shown="half of the free memory",
-    )
-    service: str | None = option(
-        None,
-        "Address of 'shardmill serve', as grpc://host:port: its workers read, decode and augment.",
-        details="They see the set under the same path. The batches of an epoch are the same, each "
-        "exactly once, in an order that depends on the workers. A state can be taken between "
-        "epochs only, and there is no cache.",
-        metavar="ADDRESS",
+        limits=Limits(1, MAX_BUCKETS),
+        kinds=("tokens",),
     )
 
-    def __post_init__(self) -> None:
-        if self.batch_size is None:
-            raise UsageError(
-                f"No batch_size in {WHERE}. Pass the number of records per batch, such as "
-                "batch_size=64."
-            )
-        if isinstance(self.cache_limit, str):
-            self._set("cache_limit", parse_size("cache_limit", self.cache_limit))
-        for name in ("cache_dir", "synonyms"):
-            path = getattr(self, name)
-            self._set(name, None if path is None else Path(path).expanduser())
-        if self.remainder is None:
-            alone = self.epochs == 1 and self.worker == (0, 1)
-            self._set("remainder", "keep" if alone else "drop")
-        check_declared(self, WHERE)
-        if self.streams is None:
-            self._set("streams", default_streams(self.buckets))
-        self._check_label()
-        self._check_features()
+    def check_order(self) -> None:
+        """Checks the options of this group against each other.
+
+        Raises:
+            UsageError: Two do not fit.
+        """
         self._check_buckets()
         self._check_remainder()
         self._check_worker()
         self._check_sample()
-        self._check_service()
-        if self.synonyms is not None and self.augment == "none":
-            raise UsageError(
-                f"synonyms have no effect with augment='none' in {WHERE}. Pass "
-                'augment="standard" or "strong", or leave synonyms out.'
-            )
-        if self.cache_stage != "stored" and self.cache == "off":
-            raise UsageError(
-                f"cache_stage={self.cache_stage!r} has no effect with cache='off' in {WHERE}. "
-                'Pass cache="memory" or "disk", or leave cache_stage out.'
-            )
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_label(self) -> None:
-        if self.label is None or isinstance(self.label, str):
-            return
-        names = tuple(self.label) if isinstance(self.label, Sequence) else ()
-        texts = {name for name in names if isinstance(name, str)}
-        if not names or len(texts) < len(names):
-            raise UsageError(
-                f"label is {self.label!r} in {WHERE}. Pass the name of a label, or a tuple of "
-                'distinct names, such as label=("label", "colour").'
-            )
-        self._set("label", names)
-
-    def _check_features(self) -> None:
-        if isinstance(self.features, str) or not isinstance(self.features, Sequence):
-            raise UsageError(
-                f"features is {self.features!r} in {WHERE}. Pass a tuple of names, such as "
-                'features=("caption",).'
-            )
-        self._set("features", tuple(self.features))
 
     def _check_buckets(self) -> None:
         if self.buckets > 1 and self.shuffle != "window":
@@ -439,9 +247,244 @@ class ReadOptions:
                 "Leave one of them out."
             )
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContentOptions:
+    """What a batch holds of its records."""
+
+    image_size: int | None = option(
+        None,
+        "Height and width of the images in pixels.",
+        details="None keeps the stored size, which must be the same for all images unless "
+        "batch_size is 1.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_IMAGE_SIZE),
+        kinds=("image",),
+    )
+    augment: Any = option(
+        "none",
+        "Augmentation: none, standard or strong; for images also comma-separated transform names.",
+        details='"none" crops images to the largest centered square. "standard" and "strong" crop '
+        "and flip images and change their brightness and contrast; swap, drop and misspell words "
+        "of raw text; drop or mask token ids; mask inputs of packed sequences. For images also "
+        'names of reader.transforms.TRANSFORMS, such as "standard,rand_augment", or a list of '
+        'names and transforms, such as ["standard", RandAugment(magnitude=5)], ordered by stage.',
+        metavar="NAMES",
+    )
+    label: str | tuple[str, ...] | None = option(
+        None,
+        "Label feature that is the target; several give the targets by name.",
+        details='A name, such as "colour"; None is the main label, which is called "label" or as '
+        'its column. A tuple, such as ("label", "colour"), gives a dictionary of targets for a '
+        'model with several outputs; see "Several labels".',
+        metavar="A,B,...",
+        type=label_names,
+        shown="the main label",
+    )
+    features: tuple[str, ...] = option(
+        (),
+        "Further features of every record to hand out with the batch.",
+        details='Names of the schema, such as ("caption",). The inputs of a batch are then a '
+        'dictionary; see "Further features".',
+        metavar="A,B,...",
+        type=split_names,
+    )
+    dtype: str = option(
+        "uint8",
+        "Element type of the images; values are in [0, 255] either way.",
+        choices=DTYPES,
+        kinds=("image",),
+    )
+    normalize: str = option(
+        "none",
+        "Normalization of the pixels: none, zscore or minmax.",
+        details='"zscore" subtracts the mean and divides by the standard deviation of each '
+        'channel; "minmax" scales to [0, 1]. The statistics are those of the training split, '
+        "whatever split is read. The result is float32 whatever the dtype.",
+        choices=NORMALIZATIONS,
+        kinds=("image",),
+    )
+    max_tokens: int | None = option(
+        None,
+        "Truncate records to this many tokens.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        kinds=("tokens",),
+    )
+    pad: str = option(
+        "longest",
+        "Padding of a batch: longest, max or none.",
+        details='"longest" pads to the longest record of the batch, "max" to max_tokens or to the '
+        'longest record of the split, with info.tokens.pad_id; "none" gives a tf.RaggedTensor.',
+        choices=PADS,
+        kinds=("tokens",),
+    )
+    synonyms: PathLike | None = option(
+        None,
+        "A file of synonyms for the augmentation: comma-separated words, a group per line.",
+        metavar="FILE",
+        type=Path,
+        kinds=("text",),
+    )
+
+    def check_content(self) -> None:
+        """Checks the options of this group against each other.
+
+        Raises:
+            UsageError: Names are malformed, or two options do not fit.
+        """
+        label, features = self.label, self.features
+        if label is not None and not isinstance(label, str):
+            names = tuple(label) if isinstance(label, Sequence) else ()
+            texts = {name for name in names if isinstance(name, str)}
+            if not names or len(texts) < len(names):
+                raise UsageError(
+                    f"label is {label!r} in {WHERE}. Pass the name of a label, or a tuple of "
+                    'distinct names, such as label=("label", "colour").'
+                )
+        if isinstance(features, str) or not isinstance(features, Sequence):
+            raise UsageError(
+                f"features is {features!r} in {WHERE}. Pass a tuple of names, such as "
+                'features=("caption",).'
+            )
+        if self.synonyms is not None and self.augment == "none":
+            raise UsageError(
+                f"synonyms have no effect with augment='none' in {WHERE}. Pass "
+                'augment="standard" or "strong", or leave synonyms out.'
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """Where records are kept after they are read."""
+
+    cache: str = option(
+        "auto",
+        "Where records are kept after they are read: auto, off, memory or disk.",
+        details='"memory" holds the whole split, "disk" copies shards to cache_dir while the first '
+        'epoch is read, and verifies them against the manifest. "auto" chooses by size and free '
+        "memory; info.cache_reason says why. No cache changes a batch.",
+        choices=CACHES,
+    )
+    cache_dir: PathLike | None = option(
+        None,
+        "Directory of cached copies; see 'shardmill cache'.",
+        details="On a local disk; sets, splits and processes may share it.",
+        metavar="DIR",
+        type=Path,
+        shown="~/.cache/shardmill",
+    )
+    cache_stage: str = option(
+        "stored",
+        "What a cache holds: records as stored, or decoded images.",
+        details='"decoded" decodes all images once, before the first batch, and keeps 3 bytes per '
+        'pixel; useful where decoding limits the training. "auto" never chooses it.',
+        choices=CACHE_STAGES,
+        kinds=("image",),
+    )
+    cache_limit: int | str | None = option(
+        None,
+        "Size limit of the cache directory, such as 200GB.",
+        details="In bytes, or with a unit. Shards that were opened longest ago are evicted first, "
+        "never those that a live process reads. Of a split that does not fit, as many shards are "
+        "copied as fit, always the same ones.",
+        metavar="SIZE",
+        limits=Limits(1),
+        shown="half of the free space",
+    )
+    on_cached: OnCached = option(
+        ignore_progress,
+        "Called with (bytes done, bytes of the split) while a cache is filled before the first "
+        "batch.",
+        details="Images are decoded then, and a set at a URL is read into memory.",
+        shown="nothing is called",
+    )
+
+    def check_cache(self) -> None:
+        """Checks that there is a cache if it is to hold decoded images.
+
+        Raises:
+            UsageError: There is none.
+        """
+        if self.cache_stage != "stored" and self.cache == "off":
+            raise UsageError(
+                f"cache_stage={self.cache_stage!r} has no effect with cache='off' in {WHERE}. "
+                'Pass cache="memory" or "disk", or leave cache_stage out.'
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResourceOptions:
+    """What reads and decodes: threads and memory of this process, or a service."""
+
+    threads: int | None = option(
+        None,
+        "Threads that read, parse and decode.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_THREADS),
+        shown="TensorFlow's, one per core",
+    )
+    ram_budget: int | None = option(
+        None,
+        "Bytes of memory for prefetched batches.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, _INT64),
+        shown="half of the free memory",
+    )
+    service: str | None = option(
+        None,
+        "Address of 'shardmill serve', as grpc://host:port: its workers read, decode and augment.",
+        details="They see the set under the same path. The batches of an epoch are the same, each "
+        "exactly once, in an order that depends on the workers. A state can be taken between "
+        "epochs only, and there is no cache.",
+        metavar="ADDRESS",
+    )
+
+
+# The fields of the last base come first.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadOptions(ResourceOptions, CacheOptions, ContentOptions, OrderOptions):
+    """The keyword arguments of `reader.load`, documented by their declarations.
+
+    `remainder` and `streams` are filled in where they are None, paths are made `Path`s, and
+    `cache_limit` is made a number of bytes.
+    """
+
+    def __post_init__(self) -> None:
+        if self.batch_size is None:
+            raise UsageError(
+                f"No batch_size in {WHERE}. Pass the number of records per batch, such as "
+                "batch_size=64."
+            )
+        if isinstance(self.cache_limit, str):
+            self._set("cache_limit", parse_size("cache_limit", self.cache_limit))
+        for name in ("cache_dir", "synonyms"):
+            path = getattr(self, name)
+            self._set(name, None if path is None else Path(path).expanduser())
+        if self.remainder is None:
+            alone = self.epochs == 1 and self.worker == (0, 1)
+            self._set("remainder", "keep" if alone else "drop")
+        check_declared(self, WHERE)
+        if self.streams is None:
+            self._set("streams", default_streams(self.buckets))
+        self.check_content()
+        for name in ("label", "features"):
+            value = getattr(self, name)
+            self._set(name, value if value is None or isinstance(value, str) else tuple(value))
+        self.check_order()
+        self.check_cache()
+        if self.service is not None:
+            self._check_service()
+            self._set("cache", "off")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
     def _check_service(self) -> None:
-        if self.service is None:
-            return
         if self.cache not in ("auto", "off"):
             raise UsageError(
                 f"cache={self.cache!r} does not work with service in {WHERE}: the workers read "
@@ -457,7 +500,6 @@ class ReadOptions:
                 f"on_corrupt='skip' does not work with service in {WHERE}: damaged records are "
                 "read again by this process. Leave one of them out."
             )
-        self._set("cache", "off")
 
 
 def kind_of(schema: Schema) -> str:
@@ -474,7 +516,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def check_fits(options: ReadOptions, kind: str, where: object) -> None:
-    """Returns if every option that was given applies to this kind of set.
+    """Checks that every option that was given applies to this kind of set.
 
     Raises:
         UsageError: One does not; the message says what it is for.
