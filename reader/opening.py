@@ -14,8 +14,7 @@ from reader.cache.locations import locate_dataset
 from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
-from reader.order.geometry import Geometry, make_geometry
-from reader.order.worker_shard import WorkerShard, emitted_records
+from reader.order.geometry import Geometry, WorkerShard, emitted_records, make_geometry
 from reader.pipeline import InputPipeline
 from reader.record_types import (
     RECORD_TYPES,

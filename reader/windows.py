@@ -11,7 +11,7 @@ import tensorflow as tf
 from reader.options import ReadOptions
 from reader.order import graph_order
 from reader.order.class_sampling import ClassSampler
-from reader.order.worker_shard import WorkerShard
+from reader.order.geometry import WorkerShard
 from reader.records.index_columns import IndexColumns
 from reader.records.readers import RecordReader
 
@@ -241,7 +241,7 @@ class Windows:
                 task.epoch,
                 "off",
             )
-            return self.sampler.graph_numbers(positions, task.epoch), wanted, positions
+            return self.sampler.numbers(positions, task.epoch), wanted, positions
         if self.lengths is not None:
             numbers, wanted = graph_order.bucket_order(
                 share.geometry,

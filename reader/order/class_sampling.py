@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from foundation.options import check_choice
 from reader.order import graph_order, numpy_order
-from shard_format import DamageError, Feature, ShardSetError, UsageError, mix
+from shard_format import DamageError, Feature, ShardSetError, UsageError
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
 DRAW_STREAM = 0x44524157  # "DRAW"
@@ -48,48 +48,22 @@ class ClassSampler:
         self, labels: numpy_order.Int64Array, slots: numpy_order.Int64Array, seed: int
     ) -> None:
         self._seed = seed
-        self._members = np.argsort(labels, kind="stable")
-        self._sizes = np.bincount(labels, minlength=len(slots))
-        self._starts = np.cumsum(self._sizes) - self._sizes
-        self._slots = slots
-        self._num_slots = int(slots.sum())
-        self._class_of = np.repeat(np.arange(len(slots)), slots)  # [num_slots]
-        self._rank_of = np.arange(self._num_slots) - np.repeat(np.cumsum(slots) - slots, slots)
-        self._most = int(self._sizes.max())
+        self._num_classes, self._num_slots = len(slots), int(slots.sum())
+        sizes = np.bincount(labels, minlength=len(slots))
+        self._most = int(sizes.max())
         self._tensors = {
-            "members": tf.constant(self._members),
-            "sizes": tf.constant(self._sizes),
-            "starts": tf.constant(self._starts),
-            "slots": tf.constant(self._slots),
-            "class_of": tf.constant(self._class_of),
-            "rank_of": tf.constant(self._rank_of),
+            "members": tf.constant(np.argsort(labels, kind="stable")),
+            "sizes": tf.constant(sizes),
+            "starts": tf.constant(np.cumsum(sizes) - sizes),
+            "slots": tf.constant(slots),
+            "class_of": tf.constant(np.repeat(np.arange(len(slots)), slots)),  # [num_slots]
+            "rank_of": tf.constant(
+                np.arange(self._num_slots) - np.repeat(np.cumsum(slots) - slots, slots)
+            ),
         }
 
-    def numbers(self, positions: numpy_order.Int64Array, epoch: int) -> numpy_order.Int64Array:
-        """[n] int64: the record drawn at each position [n] int64 of an epoch."""
-        if not len(positions):
-            return positions
-        first, last = positions.min() // self._num_slots, positions.max() // self._num_slots
-        whole = np.arange(first * self._num_slots, (last + 1) * self._num_slots)
-        blocks = whole // self._num_slots
-        key = mix(numpy_order.epoch_key(SLOT_STREAM, self._seed, epoch) ^ blocks.astype(np.uint64))
-        classes = self._class_of[numpy_order.permute(whole % self._num_slots, self._num_slots, key)]
-        # By block, class and position the slots are those of `_rank_of`, block after block.
-        sorted_ = np.argsort((blocks - first) * len(self._slots) + classes, kind="stable")
-        ranks = np.empty_like(whole)
-        ranks[sorted_] = np.tile(self._rank_of, last - first + 1)
-        ranks += blocks * self._slots[classes]
-        places = positions - first * self._num_slots
-        classes, ranks = classes[places], ranks[places]
-        sizes = self._sizes[classes]
-        key = numpy_order.epoch_key(DRAW_STREAM, self._seed, epoch) ^ classes.astype(np.uint64)
-        key = mix(mix(key) ^ (ranks // sizes).astype(np.uint64))
-        # The rounds are those of the largest class: more than a smaller one needs do no harm.
-        drawn = numpy_order.permute(ranks % sizes, sizes, key, numpy_order.num_rounds(self._most))
-        return np.asarray(self._members[self._starts[classes] + drawn])
-
-    def graph_numbers(self, positions: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-        """[n] int64: `numbers` in TensorFlow operations; n is at least 1."""
+    def numbers(self, positions: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """[n] int64: the record drawn at each position [n] int64 of an epoch; n is at least 1."""
         own = self._tensors
         first = tf.reduce_min(positions) // self._num_slots
         last = tf.reduce_max(positions) // self._num_slots
@@ -100,7 +74,7 @@ class ClassSampler:
         rounds = numpy_order.num_rounds(self._num_slots)
         slots = graph_order.permute(whole % self._num_slots, self._num_slots, key, rounds)
         classes = tf.gather(own["class_of"], slots)
-        sorted_ = tf.argsort((blocks - first) * len(self._slots) + classes, stable=True)
+        sorted_ = tf.argsort((blocks - first) * self._num_classes + classes, stable=True)
         counted = tf.tile(own["rank_of"], [last - first + 1])
         ranks = tf.scatter_nd(sorted_[:, None], counted, tf.shape(sorted_))
         ranks += blocks * tf.gather(own["slots"], classes)
@@ -109,6 +83,7 @@ class ClassSampler:
         sizes = tf.gather(own["sizes"], classes)
         key = graph_order.epoch_key(DRAW_STREAM, self._seed, epoch) ^ tf.cast(classes, tf.uint64)
         key = graph_order.mix(graph_order.mix(key) ^ tf.cast(ranks // sizes, tf.uint64))
+        # The rounds are those of the largest class: more than a smaller one needs do no harm.
         rounds = numpy_order.num_rounds(self._most)
         drawn = graph_order.permute(ranks % sizes, sizes, key, rounds)
         return tf.gather(own["members"], tf.gather(own["starts"], classes) + drawn)
@@ -127,7 +102,7 @@ def make_sampler(
         sample: "balanced" for all classes alike, or the weight of each class by its name, at least
             0; a class that is not named has none.
         label: The feature with the class.
-        column: Of the index; its values.
+        column: Column of the index with the classes of the records.
         seed: In [0, 2**63).
         where: The index file, for messages.
 

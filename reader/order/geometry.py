@@ -1,11 +1,14 @@
-"""How a split is divided for reading: canonical streams, windows, chunks. Sizes only, no order.
+"""How a split is divided for reading, and among workers: sizes only, no order.
 
     window    what is read, parsed and kept in memory as a whole: `streams` blocks
     block     the part of a window that one canonical stream reads: some whole chunks
     chunk     consecutive records that are read in one piece, and that an epoch permutes
 
-Everything here is a function of the shard set and of the number of streams, never of the workers or
+A geometry is a function of the shard set and of the number of streams, never of the workers or
 of the size of a batch, so that the order of an epoch is one for all of them.
+
+Positions count all records of an epoch, of all workers. Worker (i, n) has those with p % n == i, so
+its share of every batch is batch_size / n, and all workers have the same number of steps.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ class Geometry:
     """The sizes of a split's parts, in records.
 
     Attributes:
-        records: Of the split, at least 1.
+        records: Number of records of the split, at least 1.
         streams: Canonical streams; the record at position p of an epoch is of stream p % streams.
-        block_records: Of one stream in a window; a multiple of chunk_records.
-        chunk_records: Of a chunk; the last one of an epoch may have fewer.
+        block_records: Number of records of one stream in a window; a multiple of chunk_records.
+        chunk_records: Number of records of a chunk; the last one of an epoch may have fewer.
     """
 
     records: int
@@ -45,17 +48,17 @@ class Geometry:
 
     @property
     def window_records(self) -> int:
-        """Of a window; the last one of an epoch may have fewer."""
+        """Number of records of a window; the last one of an epoch may have fewer."""
         return self.streams * self.block_records
 
     @property
     def num_windows(self) -> int:
-        """Of an epoch."""
+        """Number of windows of an epoch."""
         return -(-self.records // self.window_records)
 
     @property
     def num_chunks(self) -> int:
-        """Of an epoch, the last and shorter one not counted."""
+        """Number of chunks of an epoch, the last and shorter one not counted."""
         return self.records // self.chunk_records
 
 
@@ -87,3 +90,55 @@ def make_geometry(split: SplitInfo, streams: int) -> Geometry:
         block_records=block_records - block_records % chunk_records,
         chunk_records=chunk_records,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerShard:
+    """A worker's part of the epochs of a split.
+
+    Attributes:
+        geometry: The split.
+        worker: i, in [0, workers).
+        workers: n; divides the streams.
+        emitted: Positions of an epoch: fewer than its records where a remainder is dropped, more
+            where it is filled up from the beginning of the epoch; a multiple of n where n > 1.
+    """
+
+    geometry: Geometry
+    worker: int
+    workers: int
+    emitted: int
+
+    def own(self, positions: int) -> int:
+        """Number of the first positions of an epoch that are this worker's."""
+        return max(0, positions - self.worker + self.workers - 1) // self.workers
+
+    def filling(self) -> list[tuple[int, int, int]]:
+        """What fills up the end of an epoch: (window, residue, records of it), in order.
+
+        The positions behind the last record are those of the beginning again; which of them are a
+        worker's changes with every such lap, since the records need not be a multiple of n.
+        """
+        records, parts = self.geometry.records, []
+        missing = self.own(self.emitted) - self.own(records)
+        lap = 1
+        while missing > 0:
+            residue = (self.worker - lap * records) % self.workers
+            for window in range(self.geometry.num_windows):
+                base = window * self.geometry.window_records
+                size = min(self.geometry.window_records, records - base)
+                inside = min(missing, max(0, size - residue + self.workers - 1) // self.workers)
+                if inside:
+                    parts.append((window, residue, inside))
+                    missing -= inside
+            lap += 1
+        return parts
+
+
+def emitted_records(records: int, batch_size: int, remainder: str) -> int:
+    """How many records an epoch gives: see `reader.options.REMAINDERS`."""
+    if remainder == "drop":
+        return records - records % batch_size
+    if remainder == "keep":
+        return records
+    return records + -records % batch_size

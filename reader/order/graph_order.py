@@ -186,7 +186,7 @@ def augment_keys(draws: Any, seed: int, epoch: Any) -> Any:
 
 
 def uniforms(draws: Any, count: int, seed: int, epoch: Any) -> Any:
-    """[n, count] float32 in [0, 1): `numpy_order.uniforms`."""
+    """[n, count] float32 in [0, 1): the random numbers of these records in this epoch."""
     numbers = tf.range(count, dtype=tf.int64)
     return numbered(augment_keys(draws, seed, epoch)[:, None], numbers)
 
@@ -194,7 +194,7 @@ def uniforms(draws: Any, count: int, seed: int, epoch: Any) -> Any:
 def numbered(keys: Any, numbers: Any) -> Any:
     """Float32 in [0, 1): of each key (uint64) the random number of this number (int64)."""
     bits = _shifted(mix(keys ^ tf.cast(numbers, tf.uint64)), 40)
-    return tf.cast(bits, tf.float32) * 2**-24
+    return tf.cast(bits, tf.float32) * 2**-24  # 24 bits: exact in a float32
 
 
 def _extent(geometry: Geometry, window: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The order of an epoch and the random numbers of its records, as pure functions (numpy).
+"""The order of an epoch as pure functions (numpy).
 
 An epoch is computed, not buffered. With shuffle="window":
 
@@ -23,8 +23,6 @@ depend on that.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -177,17 +175,3 @@ def _extent(geometry: Geometry, window: int) -> tuple[int, int]:
     """The first position of a window, and how many it has."""
     base = window * geometry.window_records
     return base, min(geometry.window_records, geometry.records - base)
-
-
-def uniforms(draws: Any, count: int, seed: int, epoch: int) -> npt.NDArray[np.float32]:
-    """[n, count] float32 in [0, 1): the random numbers of these records in this epoch.
-
-    Args:
-        draws: [n] record numbers.
-        count: Numbers per record.
-        seed: In [0, 2**63).
-        epoch: In [0, 2**63).
-    """
-    keys = mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ np.asarray(draws, np.uint64))
-    bits = mix(keys[:, None] ^ np.arange(count, dtype=np.uint64)) >> np.uint64(40)
-    return bits.astype(np.float32) * np.float32(2**-24)  # 24 bits: exact in a float32

@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from reader.options import ReadOptions
 from reader.order.buckets import Lookup, bucket_order
-from reader.order.geometry import Geometry
+from reader.order.geometry import Geometry, emitted_records
 from reader.order.numpy_order import Int64Array, window_order
-from reader.order.worker_shard import emitted_records
 
 # Batches as long as their longest record are counted over this many windows: a million records of
 # 4096 a window take about a second, and the rest of a larger split is like them.

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from reader.options import ReadOptions
 from reader.order import numpy_order
-from reader.order.geometry import Geometry
-from reader.order.worker_shard import WorkerShard, emitted_records
+from reader.order.geometry import Geometry, WorkerShard, emitted_records
 from reader.windows import Task, Windows
 
 remainders = st.sampled_from(["drop", "keep", "pad", "wrap"])
