@@ -11,18 +11,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import multiprocessing
+import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from foundation.processes.children import cause_of_end
-from foundation.processes.signals import exit_now, handling
+from foundation.processes.children import ChildProcess, cause_of_end, wait_for_all
+from foundation.processes.signals import handling
 from reader.records.split_files import check_shards
 from reader.service.address import PROTOCOL, Address, check_answers
 from shard_format import InputError, ShardSetError, UsageError, load_manifest
@@ -150,12 +149,11 @@ class _ServiceWorkers:
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
-        self._context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-        self._members: dict[int, tuple[BaseProcess, float]] = {}  # port -> process, its start
+        self._processes: dict[int, ChildProcess] = {}  # by port
 
     @property
     def alive(self) -> int:
-        return sum(process.is_alive() for process, _ in self._members.values())
+        return sum(process.poll() is None for process in self._processes.values())
 
     def start(self) -> None:
         for number in range(self._options.workers):
@@ -163,57 +161,47 @@ class _ServiceWorkers:
 
     def look(self) -> Iterator[str]:
         """Waits some seconds, and yields a line for each worker that was started again."""
-        alive = [process.sentinel for process, _ in self._members.values() if process.is_alive()]
-        if len(alive) == len(self._members) > 0:
-            connection.wait(alive, _LOOK)
-        else:  # one that is dead would be ready at once
-            time.sleep(_LOOK)
-        for port, (process, started) in list(self._members.items()):
-            if process.is_alive():
+        time.sleep(_LOOK)
+        for port, process in list(self._processes.items()):
+            code = process.poll()
+            if code is None or time.monotonic() - process.started < _RESTART_SECONDS:
                 continue
-            if time.monotonic() - started < _RESTART_SECONDS:
-                continue
-            cause = cause_of_end(process.exitcode)
-            yield f"the worker on port {port} ended ({cause}); it is started again"
+            yield f"the worker on port {port} ended ({cause_of_end(code)}); it is started again"
             self._start(port)
 
     def stop(self) -> None:
-        for process, _ in self._members.values():
-            process.terminate()
-        end = time.monotonic() + _STOP_SECONDS
-        for process, _ in self._members.values():
-            process.join(max(0.0, end - time.monotonic()))
-            process.kill()
-            process.join()
+        for process in self._processes.values():
+            process.stop()
+        wait_for_all(self._processes.values())
 
     def _start(self, port: int) -> None:
         options = self._options
-        process = self._context.Process(
-            target=_work,
-            args=(options.dispatcher.host_and_port, Address(options.host, port)),
-            daemon=True,
+        # Modules are found where this process found them, and not in its working directory.
+        command = [sys.executable, "-P", "-c", _WORKER, options.dispatcher.host_and_port]
+        path = os.pathsep.join(filter(None, sys.path))
+        self._processes[port] = ChildProcess(
+            [*command, options.host, str(port)],
+            log=None,
+            environment={"PYTHONPATH": path},
+            grace=_STOP_SECONDS,
         )
-        process.start()
-        self._members[port] = (process, time.monotonic())
 
 
-def _work(dispatcher: str, own: Address) -> None:
-    """Runs a worker in its own process, until its parent ends or stops it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent sends SIGTERM
+_WORKER = f"import sys; from {__name__} import run_worker; run_worker(*sys.argv[1:])"
+
+
+def run_worker(dispatcher: str, host: str, port: str) -> None:
+    """Runs a worker in its own process, until a signal ends it."""
     import tensorflow as tf
 
+    own = Address(host, int(port))
     config = tf.data.experimental.service.WorkerConfig(
         dispatcher_address=dispatcher,
         worker_address=own.host_and_port,
         port=own.port,
         protocol=PROTOCOL,
     )
-    server = tf.data.experimental.service.WorkerServer(config, start=False)
-    server.start()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-    exit_now(0)  # the threads of the server may wait for the dispatcher
+    tf.data.experimental.service.WorkerServer(config).join()
 
 
 def _start_dispatcher(options: ServeOptions) -> Any:

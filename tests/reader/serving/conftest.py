@@ -27,7 +27,7 @@ class Served:
     """`shardmill serve` in a process of its own.
 
     Attributes:
-        address: Of the dispatcher.
+        address: Address of the dispatcher.
         process: The command.
         printed: Its lines until both workers were ready.
     """
@@ -51,7 +51,7 @@ class Served:
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if "run_worker" in " ".join(child.cmdline())]
 
     def kill(self) -> None:
         """Everything at once, as when a machine goes."""
