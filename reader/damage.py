@@ -27,13 +27,13 @@ _RAISED = re.compile(rf"({'|'.join(_KINDS)}): (.*?)\nTraceback", re.DOTALL)
 
 
 class DamageWarning(RuntimeWarning):
-    """A damaged record was skipped, or a damaged copy was mended."""
+    """A damaged record was skipped, or a damaged copy was restored."""
 
 
 def raised_in_graph(error: BaseException) -> ShardmillError | None:
     """What the reader raised inside a graph of TensorFlow; None for any other error."""
-    found = _RAISED.search(str(error))
-    return _KINDS[found[1]](found[2].strip()) if found else None
+    match = _RAISED.search(str(error))
+    return _KINDS[match[1]](match[2].strip()) if match else None
 
 
 @contextlib.contextmanager
@@ -48,12 +48,12 @@ def naming_damage() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = raised_in_graph(error)
+        raised = raised_in_graph(error)
         if type(error).__name__ in _OF_FILES:
             check_opened_sets(str(error))
-        if found is None:
+        if raised is None:
             raise
-        raise found from error
+        raise raised from error
 
 
 class SkippedRecords:
@@ -73,7 +73,7 @@ class SkippedRecords:
         """Counts a record of the split.
 
         Args:
-            number: Of the record.
+            number: Number of the record.
             problem: Names file, byte offset and record.
         """
         with self._lock:

@@ -60,8 +60,8 @@ class IndexExport:
 
     Attributes:
         folder: Where.
-        root_hash: Of the set; the files are of no use with another one.
-        files: Of every split, in the order of its shards.
+        root_hash: Root hash of the set; the files are of no use with another one.
+        files: Files of every split, in the order of its shards.
         records: Lines of all files.
     """
 

@@ -142,9 +142,13 @@ def load(
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         position = start.step * batch_size
         dataset = without_autograph(build_dataset)(opened.pipeline, start.epoch, position, batches)
-    found = (dataset, steps, opened.info, order, start, opened.copies)
     return Stream(
-        *found,
+        dataset,
+        steps,
+        opened.info,
+        order,
+        start,
+        opened.copies,
         options=options,
         directory=directory,
         pipeline=opened.pipeline,

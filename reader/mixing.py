@@ -49,7 +49,7 @@ class Mixture(Stream):
 
     Attributes:
         parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
-        shares: Of each set in the batches, in (0, 1]; the weights, rounded to one in 4096.
+        shares: Share of each set in the batches, in (0, 1]: its weight, rounded to one in 4096.
     """
 
     parts: Mapping[str, StreamInfo]
@@ -88,7 +88,7 @@ def mix(
         steps_per_epoch: What is called an epoch of the mixture; by default as many batches as the
             records of all sets make.
         worker: (i, n): the data set gives the i-th of n equal parts of every batch.
-        state: Of `Mixture.state`: the data set begins there.
+        state: Result of `Mixture.state`: the data set begins there.
         group: So many positions after each other are of one set; the count in worker must divide
             it. It is part of the order.
         **options: All others of `load`, the same for every set, but for remainder, buckets and
@@ -219,7 +219,7 @@ def _plan(
 
 
 def _check_distinct(names: list[str]) -> None:
-    """Returns if no directory is named twice.
+    """Checks that no directory is named twice.
 
     Raises:
         UsageError: One is: its order being its own, the same records would come from both, and at
@@ -227,8 +227,8 @@ def _check_distinct(names: list[str]) -> None:
     """
     places: dict[str, str] = {}
     for name in names:
-        found = place_of(name)
-        place = os.path.realpath(found) if isinstance(found, Path) else str(found)
+        known = place_of(name)
+        place = os.path.realpath(known) if isinstance(known, Path) else str(known)
         if place in places:
             raise UsageError(
                 f"{places[place]} and {name} are the same directory in reader.mix. Pass it once, "
@@ -238,7 +238,7 @@ def _check_distinct(names: list[str]) -> None:
 
 
 def _check_alike(names: list[str], opened: list[Opened]) -> None:
-    """Returns if batches may hold records of all sets.
+    """Checks that batches may hold records of all sets.
 
     Raises:
         UsageError: Two differ in what a batch consists of.

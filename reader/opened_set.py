@@ -21,7 +21,7 @@ class OpenedSet:
 
     Args:
         directory: The set.
-        root_hash: Of the set, or of an earlier generation.
+        root_hash: Root hash of the set, or of an earlier generation.
     """
 
     def __init__(self, directory: Place, root_hash: str) -> None:

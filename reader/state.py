@@ -44,8 +44,8 @@ def read_state(
     Args:
         state: What `make_state` gave, possibly by way of JSON.
         order: What the order depends on here, see `order_of`.
-        steps: Of an epoch.
-        epochs: Of the stream; None for no end.
+        steps: Number of steps of an epoch.
+        epochs: Number of epochs of the stream; None for no end.
 
     Raises:
         UsageError: It is no state, or one of another set, or of other options: its place would be
@@ -87,7 +87,7 @@ def read_state(
 
 
 def check_generation(state: Mapping[str, Any] | None, earlier: Sequence[str]) -> None:
-    """Returns if a state is not one of an earlier generation of the set.
+    """Checks that a state is not one of an earlier generation of the set.
 
     Args:
         state: See `read_state`.
@@ -96,9 +96,9 @@ def check_generation(state: Mapping[str, Any] | None, earlier: Sequence[str]) ->
     Raises:
         UsageError: It is.
     """
-    found = state.get("root_hash") if isinstance(state, Mapping) else None
-    if found in earlier:
-        number = list(earlier).index(str(found))
+    root_hash = state.get("root_hash") if isinstance(state, Mapping) else None
+    if root_hash in earlier:
+        number = list(earlier).index(str(root_hash))
         raise UsageError(
             f"The state is of generation {number} of the set, and generation {len(earlier)} was "
             f"loaded, in reader.load. Pass generation={number} to continue it, or leave the state "
@@ -107,17 +107,17 @@ def check_generation(state: Mapping[str, Any] | None, earlier: Sequence[str]) ->
 
 
 def _check_content(state: Mapping[str, Any], content: Mapping[str, Any]) -> None:
-    """Returns if the batches hold the same of their records; states of earlier versions do not say.
+    """Checks that batches hold the same of their records; states of earlier versions do not say.
 
     Raises:
         UsageError: They do not.
     """
-    found = state.get("content", content)
-    found = found if isinstance(found, Mapping) else {}
+    stored = state.get("content", content)
+    stored = stored if isinstance(stored, Mapping) else {}
     wrong = [
-        f"{name}={found.get(name)!r}, not {value!r}"
+        f"{name}={stored.get(name)!r}, not {value!r}"
         for name, value in content.items()
-        if found.get(name) != value
+        if stored.get(name) != value
     ]
     if wrong:
         raise UsageError(
@@ -129,11 +129,11 @@ def _check_content(state: Mapping[str, Any], content: Mapping[str, Any]) -> None
 
 def content_of(options: ReadOptions) -> dict[str, Any]:
     """What a batch holds of its records, as JSON holds it; an augmentation of objects as a hash."""
-    found = {name: getattr(options, name) for name in _CONTENT}
+    content = {name: getattr(options, name) for name in _CONTENT}
     if not isinstance(options.augment, str):
         parts = options.augment if isinstance(options.augment, Sequence) else [options.augment]
-        found["augment"] = digest([_name_of(part) for part in parts])
-    return as_json(found)
+        content["augment"] = digest([_name_of(part) for part in parts])
+    return as_json(content)
 
 
 def _name_of(transform: Any) -> str:
@@ -145,14 +145,14 @@ def _name_of(transform: Any) -> str:
 
 def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
     """What the batches of a stream depend on, as JSON holds it."""
-    found = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
+    order = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
     if options.buckets > 1:  # records that are cut at a length are of one length
-        found["max_tokens"] = options.max_tokens
+        order["max_tokens"] = options.max_tokens
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
         sample = digest({str(name): float(weight) for name, weight in sample.items()})
-    found |= {"sample": sample, **sampled_label(options)}
-    return as_json(found | {"content": content_of(options)})
+    order |= {"sample": sample, **sampled_label(options)}
+    return as_json(order | {"content": content_of(options)})
 
 
 def sampled_label(options: ReadOptions) -> dict[str, Any]:

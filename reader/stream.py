@@ -52,14 +52,14 @@ class StreamInfo:
         element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
             varies.
         dtype: Element type of the inputs.
-        normalization: Of the inputs, or None; an evaluation must use the same.
+        normalization: Normalization of the inputs, or None; an evaluation must use the same.
         tokens: Describes token ids; None for sets of images and raw text.
         batch_size: Records per batch, of all workers together.
         shuffle: One of `reader.options.SHUFFLES`.
         worker: (i, n): this stream gives the i-th of n equal parts of every batch.
         streams: Canonical streams; n may be any number that divides them.
         remainder: One of `reader.options.REMAINDERS`.
-        seed: Of order and augmentation.
+        seed: Seed of order and augmentation.
         epochs: Passes over the split; None is endless.
         cache: "off", "memory" or "disk".
         cache_stage: The form of cached records: as "stored", or with images "decoded".
@@ -107,7 +107,7 @@ class Stream:
     """A split as batches.
 
     Attributes:
-        dataset: Of (inputs [batch, ...], targets [batch, ...]), or of inputs alone where the set
+        dataset: Batches (inputs [batch, ...], targets [batch, ...]), or inputs alone where the set
             has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
         info: Describes the stream.

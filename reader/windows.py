@@ -44,7 +44,7 @@ class Task(NamedTuple):
     real: Any
 
 
-class Part(NamedTuple):
+class WindowPart(NamedTuple):
     """Records of a window in the order of the epoch.
 
     Attributes:
@@ -74,9 +74,9 @@ class Lengths:
         self._index, self._column, self._limit = IndexColumns(index, (column,)), column, limit
 
     def __call__(self, numbers: Any) -> Any:
-        """See the class."""
-        found = self._index.column(self._column, numbers)
-        return found if self._limit is None else tf.minimum(found, self._limit)
+        """[n] int64."""
+        lengths = self._index.column(self._column, numbers)
+        return lengths if self._limit is None else tf.minimum(lengths, self._limit)
 
 
 class Sizes:
@@ -92,7 +92,7 @@ class Sizes:
         self._index = IndexColumns(index, self.COLUMNS)
 
     def __call__(self, numbers: Any) -> Any:
-        """See the class."""
+        """[n, 2] int32."""
         sides = [self._index.column(name, numbers) for name in self.COLUMNS]
         return tf.cast(tf.stack(sides, axis=1), tf.int32)
 
@@ -107,7 +107,7 @@ class Windows:
         options: Order, seed and batches.
         lengths: Groups records of similar length, where the options ask for it.
         sampler: Draws records by class, or None.
-        sizes: Of the images, where they are needed and the index has them.
+        sizes: Sizes of the images, where they are needed and the index has them.
         first_records: The first window of a stream is read in parts, of that many records, as many
             again, then twice as many each time: a batch need not wait for a whole window from a
             URL. None reads it in one.
@@ -207,26 +207,26 @@ class Windows:
         windows = tf.data.Dataset.range(start // size, -(-stop // size)).map(task)
         return windows.filter(lambda found: found.take > 0)
 
-    def read(self, task: Task) -> Part:
+    def read(self, task: Task) -> WindowPart:
         """The records of one task, of which there is at least one."""
         numbers, wanted, positions = self._order(task)
         wanted = wanted[task.skip : task.skip + task.take]
         # Read in the order on disk, and only what is wanted, which is all but for the first window
         # of a continued epoch and the last ones of any.
         read = tf.sort(wanted)
-        found = tf.searchsorted(read, wanted, out_type=tf.int64)
+        places = tf.searchsorted(read, wanted, out_type=tf.int64)
         records = tf.gather(numbers, wanted)
         draws = records if self.sampler is None else tf.gather(positions, wanted) + _DRAWN
         weights = tf.ones_like(wanted, tf.float32) * tf.cast(task.real, tf.float32)
         if self.options.on_corrupt == "skip":
             serialized, sources = self.record_reader.read_skipping(tf.gather(numbers, read))
-            sources = tf.gather(sources, found)
+            sources = tf.gather(sources, places)
             weights = tf.where(sources == records, weights, LOST)
             records = sources
         else:
             serialized = self.record_reader.read(tf.gather(numbers, read))
         sizes = None if self.sizes is None else self.sizes(records)
-        return Part(tf.gather(serialized, found), draws, weights, sizes)
+        return WindowPart(tf.gather(serialized, places), draws, weights, sizes)
 
     def _order(self, task: Task) -> tuple[Any, Any, Any]:
         """([m] record numbers, [m] where to find the next one, [m] positions) of a whole window."""

@@ -12,7 +12,7 @@ import click
 from cli.places import LOCAL
 
 if TYPE_CHECKING:
-    from reader.cache.inventory import Entry
+    from reader.cache.inventory import CachedItem
 
 _SHOWN_HASH = 12  # characters of a root hash: enough to distinguish sets
 
@@ -58,7 +58,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
         say(f"next       shardmill cache {directory} --clear")
 
 
-def _found(directory: Path, clear: bool) -> list[Entry]:
+def _found(directory: Path, clear: bool) -> list[CachedItem]:
     """The copies, or those that were deleted. Looking at a directory does not make it a cache."""
     from reader.cache.store import Store
     from shard_format import UsageError
@@ -75,14 +75,14 @@ def _found(directory: Path, clear: bool) -> list[Entry]:
         ) from error
 
 
-def _show(entries: Sequence[Entry]) -> None:
+def _show(entries: Sequence[CachedItem]) -> None:
     """A row for every set and split that has copies."""
     import datetime
 
     from cli.console import stdout, table
     from foundation.wording import format_bytes
 
-    rows: dict[tuple[str, str], list[Entry]] = {}
+    rows: dict[tuple[str, str], list[CachedItem]] = {}
     for entry in entries:
         root, _, rest = entry.name.partition("/")
         rows.setdefault((root[:_SHOWN_HASH], _what(rest)), []).append(entry)

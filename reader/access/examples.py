@@ -26,7 +26,7 @@ class ExampleDecoder:
         float32: float; [n] float32 where the schema gives a shape.
 
     Args:
-        schema: Of the set.
+        schema: Schema of the set.
         decode_images: Whether images are decoded.
         where: The set, for messages.
 

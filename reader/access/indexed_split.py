@@ -26,10 +26,10 @@ class AccessInfo:
     Attributes:
         directory: The shard set.
         root_hash: Names the content of the set.
-        name: Of the set.
+        name: Name of the set.
         split: Name of the split.
         records: Records of the split.
-        record_type: Of the schema: "image", "text" or "tokens".
+        record_type: Record type of the schema: "image", "text" or "tokens".
         features: What every record has, in order.
         class_names: The name of every main label; empty where the set has none. Of several labels,
             `features` has the class names of each.
@@ -55,8 +55,8 @@ class IndexedSplit:
 
     Args:
         root: The shard set.
-        manifest: Of the set.
-        name: Of the split.
+        manifest: Manifest of the set.
+        name: Name of the split.
         decode: Whether images become pixels.
         max_open_files: At least 1.
 
@@ -171,5 +171,5 @@ class _Requests:
         self._places = places
 
     def read(self, file: int, offset: int, length: int) -> bytes:
-        """See `OpenFiles.read`."""
+        """`length` bytes of a file from `offset` on, by a request."""
         return storage.read_range(self._places[file], offset, length)

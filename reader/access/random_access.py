@@ -30,7 +30,7 @@ class SplitReference:
         split: Name of the split.
         decode: Whether images become pixels.
         max_open_files: Shards that one process keeps open.
-        root_hash: Of the set when it was first opened.
+        root_hash: Root hash of the set when it was first opened.
     """
 
     directory: Place
@@ -45,13 +45,13 @@ class SplitReference:
         Raises:
             ShardSetError: It is no longer the set that it was.
         """
-        found = manifest_with(self.directory, self.root_hash)
-        if found is None:
+        manifest = manifest_with(self.directory, self.root_hash)
+        if manifest is None:
             raise ShardSetError(
                 f"The set in {self.directory} has changed since it was opened: its root hash is "
                 f"no longer {self.root_hash}. Open it again."
             )
-        return found
+        return manifest
 
     def open(self, manifest: Manifest) -> IndexedSplit:
         """The split of the set that has this manifest."""

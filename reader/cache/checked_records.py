@@ -241,10 +241,10 @@ class CheckedRecordReader(RecordReader):
         if self._filler is None:
             for begin in range(0, int(self._ends[-1]), _SEARCHED):
                 numbers = np.arange(begin, min(begin + _SEARCHED, int(self._ends[-1])))
-                found = self._found(numbers, skipping=True)
-                whole = np.flatnonzero(found != None)  # noqa: E711
+                serialized = self._found(numbers, skipping=True)
+                whole = np.flatnonzero(serialized != None)  # noqa: E711
                 if len(whole):
-                    self._filler = int(numbers[whole[0]]), found[whole[0]]
+                    self._filler = int(numbers[whole[0]]), serialized[whole[0]]
                     return self._filler
             raise DamageError(
                 f"No record of the split can be read in {self._source}. Run 'shardmill verify "

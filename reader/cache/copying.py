@@ -137,7 +137,7 @@ class Copies:
     """
 
     def __init__(self, source: Place, wanted: Sequence[Wanted]) -> None:
-        self._progress = _Progress(sum(file.bytes for file in wanted))
+        self._progress = _CopyProgress(sum(file.bytes for file in wanted))
         self._thread = threading.Thread(
             target=_make_all, args=(source, wanted, self._progress), name="shardmill-cache"
         )
@@ -177,7 +177,7 @@ class Copies:
         self._progress.stopped = True
 
 
-class _Progress:
+class _CopyProgress:
     """State that the thread and its owner share."""
 
     def __init__(self, total: int) -> None:
@@ -195,7 +195,7 @@ class _Progress:
         self.copied += size
 
 
-def _make_all(source: Place, wanted: Sequence[Wanted], progress: _Progress) -> None:
+def _make_all(source: Place, wanted: Sequence[Wanted], progress: _CopyProgress) -> None:
     """Not a method: the thread must not keep alive the object whose end it waits for."""
     done = 0
     for file in wanted:

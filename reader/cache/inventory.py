@@ -27,7 +27,7 @@ class Item:
 
     Attributes:
         name: Relative to the cache directory, with "/".
-        bytes: Of all its files; of what is not there yet an upper bound.
+        bytes: Size of all its files; of what is not there yet an upper bound.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class CachedItem:
     """An item that is there.
 
     Attributes:
         name: Relative to the cache directory, with "/".
-        bytes: Of all its files.
+        bytes: Size of all its files.
         used: When a stream that reads it was last opened, in seconds since 1970.
         in_use: Whether a live process may read it.
     """
@@ -64,9 +64,9 @@ def find_roots(directory: Path) -> list[Path]:
     ]
 
 
-def find_entries(directory: Path) -> list[Entry]:
+def find_entries(directory: Path) -> list[CachedItem]:
     """Everything that the cache wrote and finished."""
-    found = []
+    entries = []
     for root in find_roots(directory):
         files = [root / MANIFEST, *(root / name for name in TOKENIZERS.values())]
         files += (path for path in root.iterdir() if parse_shard_file(path.name))
@@ -81,8 +81,8 @@ def find_entries(directory: Path) -> list[Entry]:
             with contextlib.suppress(FileNotFoundError):
                 used = stamp(path).stat().st_mtime
                 name = path.relative_to(directory).as_posix()
-                found.append(Entry(name, tree_bytes(path), used))
-    return found
+                entries.append(CachedItem(name, tree_bytes(path), used))
+    return entries
 
 
 def is_whole(path: Path, size: int) -> bool:

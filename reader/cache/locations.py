@@ -12,7 +12,7 @@ from foundation.storage import Place, local_path, local_place_of, place_of
 from reader.cache.choosing import default_cache_dir
 from reader.cache.copying import Wanted, fetch
 from reader.cache.inventory import Item, is_whole
-from reader.cache.store import Lease, Store
+from reader.cache.store import CacheLease, Store
 from reader.options import Directory, ReadOptions
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.naming import MANIFEST, TOKENIZERS
@@ -28,7 +28,7 @@ class DatasetLocation:
     Attributes:
         source: Where its shards are read from.
         root: A directory with its manifest, index and tokenizer: the set itself, or copies.
-        manifest: Of the set.
+        manifest: Manifest of the set.
         cache_dir: Directory of copies.
         cache_limit: Bytes that all copies there may take; None is half of what is free or its own.
         lease: On the copies; None where there are none.
@@ -39,7 +39,7 @@ class DatasetLocation:
     manifest: Manifest
     cache_dir: Path
     cache_limit: int | None
-    lease: Lease | None = None
+    lease: CacheLease | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -53,7 +53,7 @@ class DatasetLocation:
 
     def take(
         self, items: Sequence[Item], *, partial: bool = False, needed_for: str = "a disk cache"
-    ) -> Lease:
+    ) -> CacheLease:
         """A lease on items of the cache directory; see `Store.lease`.
 
         Raises:
@@ -75,7 +75,7 @@ def locate_dataset(
 
     Args:
         directory: Or a URL.
-        options: Of them the generation, the split, whose index is copied, and the cache
+        options: Options with the generation, the split, whose index is copied, and the cache
             directory.
 
     Raises:

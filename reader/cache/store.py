@@ -30,7 +30,7 @@ from pathlib import Path
 from foundation.processes.locks import is_same_file, lock, try_lock
 from reader.cache.choosing import free_disk_bytes, shown_bytes
 from reader.cache.inventory import (
-    Entry,
+    CachedItem,
     Item,
     delete,
     find_entries,
@@ -48,11 +48,11 @@ _LOCK, _LEASES = ".lock", ".leases"
 _DEFAULT_SHARE = 0.5
 
 
-class Lease:
+class CacheLease:
     """The right to find some items in the cache directory. It ends with this object.
 
     Args:
-        path: Of the file to be made.
+        path: Path of the file to be made.
         items: What it names, with their sizes.
         limit: Bytes that the directory could hold then.
 
@@ -95,7 +95,7 @@ class Store:
 
     def lease(
         self, items: Sequence[Item], *, partial: bool = False, needed_for: str = "a disk cache"
-    ) -> Lease:
+    ) -> CacheLease:
         """A lease on as many of some items as fit, for which room is made.
 
         Those that are there, or that another process is about to copy, come first, then the others
@@ -122,7 +122,7 @@ class Store:
 
     def _try_lease(
         self, items: Sequence[Item], partial: bool
-    ) -> tuple[Lease | None, tuple[int, int]]:
+    ) -> tuple[CacheLease | None, tuple[int, int]]:
         """A lease, or None where not all items fit; and the room there was, of which limit."""
         with self._locked():
             entries = {entry.name: entry for entry in find_entries(self.directory)}
@@ -141,19 +141,19 @@ class Store:
                 if item.name in entries:
                     os.utime(stamp(path))
             path = self.directory / _LEASES / uuid.uuid4().hex
-            return Lease(path, chosen, limit), (room, limit)
+            return CacheLease(path, chosen, limit), (room, limit)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CachedItem]:
         """What is there, the least recently used first."""
         with self._locked():
             leased = self._leased()
-            found = [
+            items = [
                 dataclasses.replace(entry, in_use=entry.name in leased)
                 for entry in find_entries(self.directory)
             ]
-        return sorted(found, key=lambda entry: (entry.used, entry.name))
+        return sorted(items, key=lambda entry: (entry.used, entry.name))
 
-    def clear(self) -> list[Entry]:
+    def clear(self) -> list[CachedItem]:
         """Deletes everything that no live process uses; returns what was deleted."""
         with self._locked():
             leased = self._leased()
@@ -206,7 +206,9 @@ class Store:
                 leased |= json.loads(path.read_bytes())
         return leased
 
-    def _evict(self, entries: Mapping[str, Entry], kept: Mapping[str, int], limit: int) -> None:
+    def _evict(
+        self, entries: Mapping[str, CachedItem], kept: Mapping[str, int], limit: int
+    ) -> None:
         """Deletes the least recently used of what is not kept, until the rest is within a limit."""
         sizes = {name: entry.bytes for name, entry in entries.items()} | dict(kept)
         total = sum(sizes.values())

@@ -112,9 +112,9 @@ def make_sampler(
         DamageError: The index has labels that are no classes.
     """
     if label is None or label.shape:
-        found = "none" if label is None else "any number of them"
+        counted = "none" if label is None else "any number of them"
         raise UsageError(
-            f"Records have {found} in {where}, but sample draws by the one label of each. Leave "
+            f"Records have {counted} in {where}, but sample draws by the one label of each. Leave "
             "sample out."
         )
     labels = np.asarray(column.to_numpy(), np.int64)

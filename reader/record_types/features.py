@@ -141,7 +141,7 @@ def label_values(split: OpenSplit, label: Feature | None) -> pa.ChunkedArray:
 
 
 def _check_no_nulls(split: OpenSplit, label: Feature) -> None:
-    """Returns if every record has a label, or may have any number of them.
+    """Checks that every record has a label, or may have any number of them.
 
     Raises:
         ShardSetError: One has none.
@@ -188,8 +188,8 @@ class FurtherFeatures:
     """The features that `features` of `reader.load` names.
 
     Attributes:
-        features: Of kind text, int64, float32 or class_label, of fixed shape, in the order asked
-            for.
+        features: Features of kind text, int64, float32 or class_label, of fixed shape, in the
+            order asked for.
     """
 
     features: tuple[Feature, ...]
@@ -210,7 +210,7 @@ class FurtherFeatures:
         """The inputs of a batch or an element: a dictionary where there are further features.
 
         Args:
-            name: Of the input without them.
+            name: Name of the input without them.
             value: That input.
             parsed: Has these features.
         """

@@ -291,16 +291,16 @@ def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | N
         limits = [pc.min_max(index[name]).as_py() for name in ("height", "width")]
         if all(limit["min"] == limit["max"] for limit in limits):
             return limits[0]["min"], limits[1]["min"]
-        found = " and ".join(
+        sizes = " and ".join(
             f"{name}s of {limit['min']} to {limit['max']}"
             for name, limit in zip(("height", "width"), limits, strict=True)
         )
     else:
-        found = "an index without sizes"
+        sizes = "an index without sizes"
     if batch_size == 1:
         return None, None
     raise UsageError(
-        f"Images differ in size, so image_size=None cannot batch them: {found} in {where}. "
+        f"Images differ in size, so image_size=None cannot batch them: {sizes} in {where}. "
         "Pass an image_size, or batch_size=1."
     )
 
@@ -320,22 +320,22 @@ def normalization_of(steps: Steps) -> Normalization | None:
     Raises:
         UsageError: There are two.
     """
-    found = [item for item in steps.of("values") if isinstance(item, Normalization)]
-    if len(found) > 1:
+    normalizations = [item for item in steps.of("values") if isinstance(item, Normalization)]
+    if len(normalizations) > 1:
         raise UsageError(
-            f"Images would be normalized {len(found)} times in reader.load. Pass "
+            f"Images would be normalized {len(normalizations)} times in reader.load. Pass "
             'normalize="none", or leave Normalization out of augment.'
         )
-    return found[0] if found else None
+    return normalizations[0] if normalizations else None
 
 
 def check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
-    """Returns if an image that is to be resized is cropped before, and no other one.
+    """Checks that an image that is to be resized is cropped before, and no other one.
 
     Args:
         steps: The transforms.
         options: What the caller asked for.
-        size: Of the images that are not resized; Nones where sizes differ.
+        size: Size of the images that are not resized; Nones where sizes differ.
 
     Raises:
         UsageError: It is not.

@@ -13,7 +13,7 @@ from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import BatchParser, OpenSplit, Parser, TokenInfo
 from reader.record_types.features import FurtherFeatures, find_further
-from reader.records.vocabulary import Vocabulary, find_vocabulary
+from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError, ShardSetError
 
@@ -35,14 +35,14 @@ class PackedParser(BatchParser):
 
     Attributes:
         tokens: Description of the ids.
-        vocabulary: Vocabulary of the set.
+        vocabulary: SetVocabulary of the set.
         length: N.
         further: Features that are handed out with the inputs.
         transforms: Transforms of the augmentation, which change the inputs alone.
     """
 
     tokens: TokenInfo
-    vocabulary: Vocabulary
+    vocabulary: SetVocabulary
     length: int
     further: FurtherFeatures
     transforms: tuple[TokenTransform, ...]
@@ -125,7 +125,7 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
     )
 
 
-def _padding(vocabulary: Vocabulary) -> int:
+def _padding(vocabulary: SetVocabulary) -> int:
     """The id that sequences were padded with: where there is none of padding, that of the end."""
     if vocabulary.pad_id is None and vocabulary.end_id is not None:
         return vocabulary.end_id

@@ -15,7 +15,7 @@ from reader.order.numpy_order import Int64Array, window_order
 MAX_WINDOWS = 256
 
 
-class TokenLengths:
+class RecordLengths:
     """Number of tokens of every record, long records cut at `limit`.
 
     It holds views of the mapped index, whatever its size.
@@ -58,7 +58,7 @@ class TokenLengths:
         return np.minimum(lengths, self._limit)
 
 
-def padding_share(lengths: TokenLengths, geometry: Geometry, options: ReadOptions) -> float:
+def padding_share(lengths: RecordLengths, geometry: Geometry, options: ReadOptions) -> float:
     """Share of the positions of the batches of the first epoch that hold no token, in [0, 1).
 
     Args:

@@ -18,8 +18,8 @@ from reader.record_types.features import (
     find_further,
     find_labels,
 )
-from reader.record_types.token_lengths import TokenLengths, padding_share
-from reader.records.vocabulary import Vocabulary, find_vocabulary
+from reader.record_types.token_lengths import RecordLengths, padding_share
+from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError
 
@@ -39,7 +39,7 @@ class TokenParser(BatchParser):
         labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the ids.
         tokens: Description of the ids.
-        vocabulary: Vocabulary of the set.
+        vocabulary: SetVocabulary of the set.
         pad: One of `reader.options.PADS`.
         length: Length of every batch where pad is "max".
         transforms: Transforms of the augmentation, in order.
@@ -48,7 +48,7 @@ class TokenParser(BatchParser):
     labels: TargetLabels
     further: FurtherFeatures
     tokens: TokenInfo
-    vocabulary: Vocabulary
+    vocabulary: SetVocabulary
     pad: str
     length: int
     transforms: tuple[TokenTransform, ...]
@@ -132,7 +132,7 @@ def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
     )
 
 
-def _count_tokens(split: OpenSplit, limit: int | None) -> TokenLengths:
+def _count_tokens(split: OpenSplit, limit: int | None) -> RecordLengths:
     """The tokens of every record, cut at a limit.
 
     Raises:
@@ -141,7 +141,7 @@ def _count_tokens(split: OpenSplit, limit: int | None) -> TokenLengths:
     problem = ", ".join(split.index.column_names)
     if TOKENS in split.index.column_names:
         try:
-            return TokenLengths(split.index[TOKENS], limit)
+            return RecordLengths(split.index[TOKENS], limit)
         except pa.ArrowInvalid as error:
             problem = str(error)
     raise DamageError(

@@ -148,10 +148,10 @@ def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
     """
     records = tf.data.TFRecordDataset([str(path) for path in paths], buffer_size=4 << 20)
     serialized = next(iter(records.batch(split.records + 1)))
-    found = int(tf.size(serialized))
-    if found != split.records:
+    count = int(tf.size(serialized))
+    if count != split.records:
         raise DamageError(
-            f"The split has {found} records, but {split.records} in the manifest, in "
+            f"The split has {count} records, but {split.records} in the manifest, in "
             f"{paths[0].parent}. Run 'shardmill verify'."
         )
     return MemoryRecordReader(serialized)

@@ -40,7 +40,7 @@ def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
 
 
 def check_sizes(directory: Place, split: SplitInfo) -> None:
-    """Returns if each shard of a split exists and has its size.
+    """Checks that each shard of a split exists and has its size.
 
     It lists names and sizes only; 'shardmill verify' reads every byte.
 

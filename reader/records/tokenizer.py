@@ -38,8 +38,8 @@ def make_encoder(name: str, content: bytes) -> Encode:
     """What encodes texts as preprocessing does: no special tokens, no padding, nothing cut.
 
     Args:
-        name: Of the file: it tells the library.
-        content: Of the file.
+        name: Name of the file: it tells the library.
+        content: Bytes of the file.
 
     Raises:
         DamageError: It cannot be read.
@@ -61,8 +61,8 @@ def _hugging_face(content: bytes) -> Encode:
     tokenizer.encode_special_tokens = True
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
-        found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [list(one.ids) for one in found]
+        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [list(one.ids) for one in encoded]
 
     return encode
 

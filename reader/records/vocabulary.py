@@ -24,14 +24,14 @@ _UNKNOWN_TOKENS = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 
 @dataclasses.dataclass(frozen=True)
-class Vocabulary:
+class SetVocabulary:
     """The ids of a tokenizer.
 
     Attributes:
         size: Every id is smaller.
-        pad_id: Of padding, which no text is encoded to; None where the tokenizer has none.
-        unknown_id: Of what the tokenizer does not know; None where it knows everything.
-        end_id: Of the end of a document in packed sequences; None where nobody says.
+        pad_id: Id of padding, which no text is encoded to; None where the tokenizer has none.
+        unknown_id: Id of what the tokenizer does not know; None where it knows everything.
+        end_id: Id of the end of a document in packed sequences; None where nobody says.
     """
 
     size: int
@@ -50,7 +50,7 @@ class Vocabulary:
         return max(self.size, self.padding + 1)
 
 
-def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
+def find_vocabulary(root: Place, manifest: Manifest) -> SetVocabulary:
     """The vocabulary of a set of token ids.
 
     Raises:
@@ -60,12 +60,12 @@ def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
     declared = manifest.config.get("vocabulary")
     if isinstance(declared, dict) and declared.get("size"):
         ids = (declared.get(name) for name in ("pad", "unknown", "end"))
-        return _checked(Vocabulary(int(declared["size"]), *ids), root / naming.MANIFEST)
+        return _checked(SetVocabulary(int(declared["size"]), *ids), root / naming.MANIFEST)
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name
         try:
-            found = read(read_tokenizer_file(path))
+            vocabulary = read(read_tokenizer_file(path))
         except FileNotFoundError:
             continue
         except Exception as error:  # the packages raise bare Exceptions
@@ -73,27 +73,27 @@ def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
                 f"Cannot read the tokenizer {path}: {error}. Run 'shardmill verify', and copy the "
                 "set again."
             ) from error
-        return _checked(dataclasses.replace(found, size=max(found.size, counted)), path)
+        return _checked(dataclasses.replace(vocabulary, size=max(vocabulary.size, counted)), path)
     if not counted:
         raise ShardSetError(
             f"No tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}) in {root}, a set of token ids. "
             "Copy the whole set, or build it again."
         )
-    return _checked(Vocabulary(counted), root / naming.MANIFEST)
+    return _checked(SetVocabulary(counted), root / naming.MANIFEST)
 
 
-def _checked(found: Vocabulary, where: Place) -> Vocabulary:
+def _checked(vocabulary: SetVocabulary, where: Place) -> SetVocabulary:
     """The vocabulary, of which tables with a row for each id can be made.
 
     Raises:
         DamageError: It has no id, or more than any tokenizer of a set.
     """
-    named = (found.pad_id, found.unknown_id, found.end_id)
+    named = (vocabulary.pad_id, vocabulary.unknown_id, vocabulary.end_id)
     try:
-        check_ids(max(found.size, *(one + 1 for one in named if one is not None), 0))
+        check_ids(max(vocabulary.size, *(one + 1 for one in named if one is not None), 0))
     except ValueError as error:
         raise DamageError(f"The vocabulary in {where} cannot be used: {error}.") from error
-    return found
+    return vocabulary
 
 
 @functools.lru_cache(maxsize=1)
@@ -131,14 +131,14 @@ def _counted_size(manifest: Manifest) -> int:
     return size if isinstance(size, int) else 0
 
 
-def _hugging_face(content: bytes) -> Vocabulary:
+def _hugging_face(content: bytes) -> SetVocabulary:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer(content)
     ids = tokenizer.get_vocab(with_added_tokens=True)
     pad = (tokenizer.padding or {}).get("pad_id")
     unknown = getattr(tokenizer.model, "unk_token", None) or ""
-    return Vocabulary(
+    return SetVocabulary(
         size=max(ids.values(), default=-1) + 1,
         pad_id=_first(ids, _PAD_TOKENS) if pad is None else int(pad),
         unknown_id=_first(ids, (unknown, *_UNKNOWN_TOKENS)),
@@ -149,12 +149,12 @@ def _first(ids: dict[str, int], names: tuple[str, ...]) -> int | None:
     return next((ids[name] for name in names if name in ids), None)
 
 
-def _sentence_piece(content: bytes) -> Vocabulary:
+def _sentence_piece(content: bytes) -> SetVocabulary:
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor(model_proto=content)
     pad, unknown = processor.pad_id(), processor.unk_id()  # -1 where there is none
-    return Vocabulary(
+    return SetVocabulary(
         size=processor.get_piece_size(),
         pad_id=None if pad < 0 else pad,
         unknown_id=None if unknown < 0 else unknown,

@@ -20,7 +20,7 @@ _EMPTY_SETTINGS = bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0])
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """Of a dispatcher; `str` gives it as "grpc://host:port"."""
+    """Address of a dispatcher; `str` gives it as "grpc://host:port"."""
 
     host: str
     port: int
@@ -69,7 +69,7 @@ def _family(peer: Address) -> int:
 
 
 def check_answers(address: Address, where: str) -> None:
-    """Returns if a gRPC server answers at the address, within seconds.
+    """Checks that a gRPC server answers at the address, within seconds.
 
     Raises:
         UsageError: None does.
@@ -79,12 +79,12 @@ def check_answers(address: Address, where: str) -> None:
             connection.settimeout(_TIMEOUT_SECONDS)
             connection.sendall(_PREFACE + _EMPTY_SETTINGS)
             head = connection.recv(_FRAME_HEAD_BYTES)
-        found = "" if head[3:4] == bytes([_SETTINGS]) else "something that does not speak gRPC"
+        problem = "" if head[3:4] == bytes([_SETTINGS]) else "something that does not speak gRPC"
     except OSError as error:
-        found = error.strerror or str(error) or type(error).__name__
-    if found:
+        problem = error.strerror or str(error) or type(error).__name__
+    if problem:
         raise UsageError(
-            f"No service answers at {address} in {where}: '{found}'. Start one with 'shardmill "
+            f"No service answers at {address} in {where}: '{problem}'. Start one with 'shardmill "
             "serve DIR', check that its port can be reached from here, and pass the address that "
             "it prints."
         )

@@ -139,7 +139,7 @@ class Service:
         Args:
             epoch: Scalar int64.
             state: (done [steps] bool, scalar int64: ticks since the last batch).
-            number: Of the batch that came, `_TICK` or `_END`.
+            number: Number of the batch that came, `_TICK` or `_END`.
             batch: A data set of it, or of nothing.
 
         Returns:
@@ -180,7 +180,7 @@ class Service:
 
 
 def check_directory(directory: Directory) -> None:
-    """Returns if the workers of a service can read the set.
+    """Checks that the workers of a service can read the set.
 
     Raises:
         UsageError: It is a set at a URL.

@@ -34,14 +34,14 @@ def find_transforms(augment: Augment) -> tuple[Transform, ...]:
         augment = [name.strip() for name in augment.split(",")]
     elif not isinstance(augment, Sequence):
         augment = [augment]
-    found: list[Transform] = []
+    transforms: list[Transform] = []
     for item in augment:
         if isinstance(item, str):
             check_choice("augment", item, [*AUGMENTATIONS, *TRANSFORMS])
-            found += [TRANSFORMS[name]() for name in AUGMENTATIONS.get(item, (item,))]
+            transforms += [TRANSFORMS[name]() for name in AUGMENTATIONS.get(item, (item,))]
         else:
-            found.append(_checked(item))
-    return tuple(found)
+            transforms.append(_checked(item))
+    return tuple(transforms)
 
 
 def _checked(item: Any) -> Transform:
@@ -51,22 +51,22 @@ def _checked(item: Any) -> Transform:
         UsageError: It is not.
     """
     if isinstance(item, type):
-        found, advice = f"The class {item.__name__} is", f"Pass an instance: {item.__name__}()."
+        problem, advice = f"The class {item.__name__} is", f"Pass an instance: {item.__name__}()."
     elif not callable(item) or not hasattr(item, "stage") or not hasattr(item, "num_random"):
-        found = f"{item!r} is"
+        problem = f"{item!r} is"
         advice = "Pass names, or objects with stage and num_random, called with (example, random)."
     elif item.stage not in STAGES:
-        found = f"{item!r} has the unknown stage {item.stage!r} and is"
+        problem = f"{item!r} has the unknown stage {item.stage!r} and is"
         advice = f"Choose one of {', '.join(STAGES)}."
     elif not isinstance(item.num_random, int) or item.num_random < 0:
-        found = f"{item!r} has num_random={item.num_random!r} and is"
+        problem = f"{item!r} has num_random={item.num_random!r} and is"
         advice = "Give it an integer of at least 0."
     elif item.stage == "layout" and not hasattr(item, "shape"):
-        found = f"{item!r} of the stage layout has no method shape and is"
+        problem = f"{item!r} of the stage layout has no method shape and is"
         advice = "Give it one like that of ChannelsFirst."
     else:
         return item
-    raise UsageError(f"{found} not a transform in augment of reader.load. {advice}")
+    raise UsageError(f"{problem} not a transform in augment of reader.load. {advice}")
 
 
 @dataclasses.dataclass(frozen=True)

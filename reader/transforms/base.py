@@ -38,7 +38,7 @@ class Transform(Protocol):
 
 
 def require_between(transform: object, name: str, low: float, high: float) -> None:
-    """Returns if a parameter of a transform is a number in [low, high].
+    """Checks that a parameter of a transform is a number in [low, high].
 
     Raises:
         UsageError: It is not.
@@ -53,7 +53,7 @@ def require_between(transform: object, name: str, low: float, high: float) -> No
 
 
 def require_order(transform: object, low: str, high: str) -> None:
-    """Returns if one parameter of a transform is at most the other.
+    """Checks that one parameter of a transform is at most the other.
 
     Raises:
         UsageError: It is not.

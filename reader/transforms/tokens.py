@@ -11,15 +11,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.records.vocabulary import Vocabulary
+from reader.records.vocabulary import SetVocabulary
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.words import SHARE, without_some
 
 # ([n, ragged] int64, [n] uint64 keys, number of the transform, vocabulary) -> [n, ragged] int64
-TokenTransform = Callable[[Any, Any, int, Vocabulary], Any]
+TokenTransform = Callable[[Any, Any, int, SetVocabulary], Any]
 
 
-def token_dropout(ids: Any, keys: Any, number: int, vocabulary: Vocabulary) -> Any:
+def token_dropout(ids: Any, keys: Any, number: int, vocabulary: SetVocabulary) -> Any:
     """[n, ragged] int64: every token stays with probability 0.9; where there are some, one does.
 
     Wei and Zou (2019, arXiv 1901.11196, section 2) leave out words; tokens are parts of them.
@@ -33,7 +33,7 @@ def token_dropout(ids: Any, keys: Any, number: int, vocabulary: Vocabulary) -> A
     return without_some(ids, Draws(keys).stream(number).each(ids))
 
 
-def token_masking(ids: Any, keys: Any, number: int, vocabulary: Vocabulary) -> Any:
+def token_masking(ids: Any, keys: Any, number: int, vocabulary: SetVocabulary) -> Any:
     """[n, ragged] int64: every token becomes the unknown id with probability 0.1.
 
     Word dropout of Bowman et al., "Generating Sentences from a Continuous Space" (2016, arXiv

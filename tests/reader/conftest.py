@@ -54,10 +54,10 @@ def write_set(
         directory: Where; made here.
         splits: Records of every shard, by split. Record numbers run on from split to split.
         sizes: (height, width) of the images, taken in turn.
-        record_type: Of the schema.
+        record_type: Record type of the schema.
         encoding: What the schema says of the images; one that is not known stores JPEG.
         labels: "one", "many" or "none".
-        statistics: Of every split.
+        statistics: Statistics of every split.
     """
     total = sum(sum(counts) for counts in splits.values())
     names = tuple(f"class{number}" for number in range(total))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import reader
-from reader.records.vocabulary import Vocabulary, find_vocabulary
+from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from shard_format import DamageError, ShardSetError, UsageError, load_manifest
 
 MakeSet = Callable[..., Path]
@@ -108,7 +108,7 @@ def test_the_vocabulary_of_a_hugging_face_tokenizer(token_set: MakeSet) -> None:
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.save(str(directory / "tokenizer.json"))
     found = find_vocabulary(directory, load_manifest(directory))
-    assert found == Vocabulary(size=61, pad_id=None, unknown_id=3)
+    assert found == SetVocabulary(size=61, pad_id=None, unknown_id=3)
     assert (found.padding, found.rows) == (61, 62)
     tokenizer.add_special_tokens(["<pad>"])
     tokenizer.save(str(directory / "tokenizer.json"))
@@ -158,7 +158,7 @@ def test_the_vocabulary_that_a_manifest_tells(write_records: Any) -> None:
     )
     (directory / MANIFEST).write_text(manifest.to_text())
     found = find_vocabulary(directory, load_manifest(directory))
-    assert found == Vocabulary(size=9, pad_id=2, unknown_id=None, end_id=3)
+    assert found == SetVocabulary(size=9, pad_id=2, unknown_id=None, end_id=3)
 
 
 def test_without_an_id_of_padding_sequences_are_padded_with_the_end(packed_set: Any) -> None:

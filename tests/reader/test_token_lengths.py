@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reader.record_types.token_lengths import TokenLengths
+from reader.record_types.token_lengths import RecordLengths
 
 counts = st.lists(st.integers(0, 2**31 - 1), max_size=20)
 
@@ -29,7 +29,7 @@ def test_it_is_the_array(
     column = pa.chunked_array([pa.array(part, kind) for part in parts], kind)
     stored = np.array([count for part in parts for count in part], np.int64)
     cut = stored if limit is None else np.minimum(stored, limit)
-    found = TokenLengths(column, limit)
+    found = RecordLengths(column, limit)
     assert (len(found), found.total) == (len(cut), cut.sum())
     assert found.num_cut == (stored > cut).sum()
     assert found.longest == max(cut.tolist(), default=0)
@@ -41,15 +41,15 @@ def test_it_is_the_array(
 
 def test_nulls_are_no_counts() -> None:
     with pytest.raises(pa.ArrowInvalid):
-        TokenLengths(pa.chunked_array([pa.array([1, None], pa.int32())]), None)
+        RecordLengths(pa.chunked_array([pa.array([1, None], pa.int32())]), None)
 
 
 LOOK = """
 import sys
 import numpy as np, pyarrow as pa
-from reader.record_types.token_lengths import TokenLengths
+from reader.record_types.token_lengths import RecordLengths
 table = pa.ipc.open_file(pa.memory_map(sys.argv[1])).read_all()
-counts = TokenLengths(table["tokens"], 500)
+counts = RecordLengths(table["tokens"], 500)
 assert counts.longest == 500 and len(counts) == table.num_rows
 numbers = np.arange(0, len(counts), 1000)
 assert (counts[numbers] == np.minimum(numbers % 700, 500)).all()

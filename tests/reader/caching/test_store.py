@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reader.cache.inventory import Item
-from reader.cache.store import Lease, Store
+from reader.cache.store import CacheLease, Store
 from shard_format import UsageError
 
 ROOTS = [character * 64 for character in "abc"]
@@ -21,7 +21,7 @@ def name(root: int, shard: int) -> str:
     return f"{ROOTS[root]}/tiny-train.tfrecord-{shard:05d}-of-00009"
 
 
-def write(directory: Path, lease: Lease, sizes: dict[str, int]) -> None:
+def write(directory: Path, lease: CacheLease, sizes: dict[str, int]) -> None:
     """What a stream would copy."""
     for item in lease.names:
         (directory / item).write_bytes(b"x" * sizes[item])
