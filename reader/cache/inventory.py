@@ -26,7 +26,7 @@ class Item:
     """What is, or is to be, kept as one: a file, or the directory of a decoded split.
 
     Attributes:
-        name: Relative to the cache directory, with "/".
+        name: Path relative to the cache directory, with "/".
         bytes: Size of all its files; of what is not there yet an upper bound.
     """
 
@@ -35,18 +35,14 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class CachedItem:
+class CachedItem(Item):
     """An item that is there.
 
     Attributes:
-        name: Relative to the cache directory, with "/".
-        bytes: Size of all its files.
         used: When a stream that reads it was last opened, in seconds since 1970.
         in_use: Whether a live process may read it.
     """
 
-    name: str
-    bytes: int
     used: float
     in_use: bool = False
 

@@ -87,14 +87,12 @@ def locate_dataset(
     cache_dir = local_place_of(options.cache_dir or default_cache_dir()).absolute()
     cache_limit = None if options.cache_limit is None else int(options.cache_limit)
     source = place_of(directory)
-    if isinstance(source, Path):
-        source = source.absolute()
-        manifest = load_manifest(source, options.generation)
-        return DatasetLocation(source, source, manifest, cache_dir, cache_limit)
+    source = source.absolute() if isinstance(source, Path) else source
     manifest = load_manifest(source, options.generation)
-    place = DatasetLocation(
-        source, cache_dir / manifest.root_hash, manifest, cache_dir, cache_limit
-    )
+    if isinstance(source, Path):
+        return DatasetLocation(source, source, manifest, cache_dir, cache_limit)
+    root = cache_dir / manifest.root_hash
+    place = DatasetLocation(source, root, manifest, cache_dir, cache_limit)
     text = manifest.to_text().encode()
     names = [manifest.index_file(options.split), *TOKENIZERS.values()]
     files = {name: manifest.files[name] for name in names if name in manifest.files}
@@ -102,29 +100,18 @@ def locate_dataset(
     items = [Item(f"{manifest.root_hash}/{name}", size) for name, size in sizes.items()]
     lease = place.take(items, needed_for="the index of a set at a URL")
     for name, info in files.items():
-        copy_now(source, Wanted(name, place.root / name, info["bytes"], info["sha256"]), cache_dir)
+        try:
+            fetch(source, Wanted(name, place.root / name, info["bytes"], info["sha256"]))
+        except FileNotFoundError as error:
+            raise ShardSetError(missing(str(source / name))) from error
+        except OSError as error:
+            raise failed(error, str(source / name), cache_dir) from error
     if not is_whole(place.root / MANIFEST, len(text)):
         try:
             storage.write_bytes(place.root / MANIFEST, text)
         except OSError as error:
             raise unwritable(error, cache_dir) from error
     return dataclasses.replace(place, lease=lease)
-
-
-def copy_now(source: Place, wanted: Wanted, cache_dir: Path) -> None:
-    """Makes a copy that cannot be done without.
-
-    Raises:
-        ShardSetError: The file cannot be read.
-        UsageError: The copy cannot be written.
-        DamageError: The file is not what was written.
-    """
-    try:
-        fetch(source, wanted)
-    except FileNotFoundError as error:
-        raise ShardSetError(missing(str(source / wanted.file))) from error
-    except OSError as error:
-        raise failed(error, str(source / wanted.file), cache_dir) from error
 
 
 def failed(error: OSError, file: str, cache_dir: Path) -> UsageError | ShardSetError:
