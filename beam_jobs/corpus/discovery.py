@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import errno
 import fnmatch
 import glob
@@ -15,14 +16,14 @@ from typing import NamedTuple
 
 from beam_jobs.corpus.dataset_metadata import ShardSets, is_note
 from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
-from beam_jobs.corpus.object_listing import sorted_trees
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of, retried
+from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of, retried
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, naming
 
 _PACKED = struct.Struct("<B?qq")  # kind, is_link, size, mtime_ns
+_MANIFEST = naming.MANIFEST.encode() + b"\0"  # how the packed entry of a manifest begins
 
 OnIgnored = Callable[[str], None]
 
@@ -96,12 +97,8 @@ def find_files(
             file_id = prefix.removesuffix("/") or readable_name(os.fsencode(root.name))
             yield FoundFile(_file_item(file_id, path_of(root), storage.stat(root)), ())
             continue
-        walk = (
-            _Walk(root, on_ignored, follow_links, on_unreadable).files(prefix)
-            if isinstance(root, Path)
-            else _files_in_tree(root, prefix, on_ignored, sets)
-        )
-        for found in walk:
+        walk = _Walk(root, sets, on_ignored, follow_links, on_unreadable)
+        for found in walk.files(prefix):
             path = found.item.path
             shards = sets.around(os.path.dirname(path))
             if shards is not None:
@@ -123,47 +120,72 @@ def some_entries(folder: storage.Place, most: int) -> list[storage.Entry]:
         return []
 
 
+# The packed entries of a folder, or why it cannot be listed.
+_Entries = list[bytes] | Rejection | UnreadableError
+
+
 class _Folder(NamedTuple):
+    """A folder that is walked.
+
+    Attributes:
+        path: The folder, as its storage spells it.
+        prefix: What the record ids below it begin with.
+        names: Names of itself and of the folders above, below the root.
+        above: Itself and all folders above, without symbolic links.
+        entries: What is in it.
+    """
+
     path: bytes
-    prefix: str  # of the record ids below it
-    names: tuple[str, ...]  # of itself and the folders above, below the root
-    above: tuple[bytes, ...]  # itself and all folders above, without symbolic links
+    prefix: str
+    names: tuple[str, ...]
+    above: tuple[bytes, ...]
+    entries: _Entries
 
 
 class _Walk:
-    """All files below one root."""
+    """All files below one root; several folders of a bucket are listed at the same time."""
 
     def __init__(
-        self, root: Path, on_ignored: OnIgnored, follow_links: bool, on_unreadable: str
+        self,
+        root: Place,
+        sets: ShardSets,
+        on_ignored: OnIgnored,
+        follow_links: bool,
+        on_unreadable: str,
     ) -> None:
-        self._root = os.fsencode(root)
-        self._real_root = os.path.realpath(self._root)
+        self._root = path_of(root)
+        self._in_bucket = not isinstance(root, Path)
+        self._real_root = self._root if self._in_bucket else os.path.realpath(self._root)
+        self._sets = sets
         self._on_ignored = on_ignored
         self._follow_links = follow_links
         self._on_unreadable = on_unreadable
 
     def files(self, prefix: str) -> Iterator[FoundFile]:
         """Depth first, by name; a stack of iterators, since folders nest deeper than calls."""
-        stack = [self._entries(_Folder(self._root, prefix, (), (self._real_root,)))]
+        root = _Folder(self._root, prefix, (), (self._real_root,), _entries_of(self._root))
+        stack = [self._found(root)]
         while stack:
             found = next(stack[-1], None)
             if found is None:
                 stack.pop()
             elif isinstance(found, _Folder):
-                stack.append(self._entries(found))
+                stack.append(self._found(found))
             else:
                 yield found
 
-    def _entries(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
-        try:
-            entries = retried(lambda: _sorted_entries(folder.path), folder.path)
-        except (Rejection, UnreadableError) as error:
+    def _found(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
+        entries = folder.entries
+        if not isinstance(entries, list):
             name = folder.prefix.rstrip("/") or "."
-            yield self._unreadable(name, folder.path, folder, error)
+            yield self._unreadable(name, folder.path, folder, entries)
             return
+        at = bisect.bisect_left(entries, _MANIFEST)
+        if not any(entry.startswith(_MANIFEST) for entry in entries[at : at + 1]):
+            self._sets.rule_out(folder.path)
+        ahead = concurrently(_entries_of, _folders_among(entries, folder.path))
         for packed in entries:
-            raw_name = packed[: -_PACKED.size - 1]
-            kind, is_link, size, mtime_ns = _PACKED.unpack_from(packed, len(raw_name) + 1)
+            raw_name, kind, is_link, size, mtime_ns = _unpacked(packed)
             name = readable_name(raw_name)
             record_id = folder.prefix + name
             if is_hidden(raw_name):
@@ -175,7 +197,9 @@ class _Walk:
                 if kind == storage.UNKNOWN:
                     kind, size, mtime_ns = retried(partial(_look_again, path), path)
                 if kind == storage.FOLDER:
-                    yield self._below(folder, raw_name, target)
+                    above = self._above(folder, raw_name, target)
+                    inside = next(ahead) if self._in_bucket else _entries_of(path)
+                    yield _Folder(path, f"{record_id}/", (*folder.names, name), above, inside)
                     continue
             except (Rejection, UnreadableError) as error:
                 yield self._unreadable(record_id, path, folder, error)
@@ -183,8 +207,8 @@ class _Walk:
             status = storage.Stat(size, mtime_ns) if kind == storage.FILE else None
             yield FoundFile(_file_item(record_id, path, status), folder.names)
 
-    def _below(self, folder: _Folder, raw_name: bytes, target: bytes) -> _Folder:
-        """A folder in another; `target` is where it is if it is a symbolic link.
+    def _above(self, folder: _Folder, raw_name: bytes, target: bytes) -> tuple[bytes, ...]:
+        """A folder in another and all above; `target` is where it is if it is a symbolic link.
 
         Raises:
             Rejection: It is one of the folders above.
@@ -192,13 +216,7 @@ class _Walk:
         real = target or os.path.join(folder.above[-1], raw_name)
         if real in folder.above:
             raise Rejection("link-cycle", "the link leads to a folder above it")
-        name = readable_name(raw_name)
-        return _Folder(
-            os.path.join(folder.path, raw_name),
-            f"{folder.prefix}{name}/",
-            (*folder.names, name),
-            (*folder.above, real),
-        )
+        return (*folder.above, real)
 
     def _target(self, link: bytes) -> bytes:
         """Where a symbolic link leads to.
@@ -237,49 +255,48 @@ class _Walk:
         return FoundFile(SourceItem(record_id, path, None, 0, 0).rejected(error), folder.names)
 
 
-def _files_in_tree(
-    root: Place, prefix: str, on_ignored: OnIgnored, sets: ShardSets
-) -> Iterator[FoundFile]:
-    """All files below a root in an object store, in the order of `_Walk`.
-
-    Raises:
-        InputError: It cannot be listed.
-    """
-    hidden = ""  # the last folder that is hidden
-    try:
-        for tree in sorted_trees(root, naming.MANIFEST):
-            for folder in tree.without:
-                sets.rule_out(path_of(root / folder if folder else root))
-            for name, status in tree:
-                *folders, last = name.split("/")
-                if hidden and name.startswith(hidden):
-                    continue
-                at = next((n for n, one in enumerate(folders) if is_hidden(one.encode())), None)
-                if at is not None:
-                    hidden = "/".join(folders[: at + 1]) + "/"
-                    on_ignored(prefix + hidden.rstrip("/"))
-                elif is_hidden(last.encode()):
-                    on_ignored(prefix + name)
-                else:
-                    path = path_of(root / name)
-                    yield FoundFile(_file_item(prefix + name, path, status), tuple(folders))
-    except OSError as error:
-        raise InputError(
-            f"Cannot list the source: {error.strerror}: {root}. Nothing was written. Run the same "
-            "command again when it can be read."
-        ) from error
-
-
-def _sorted_entries(folder: bytes) -> list[bytes]:
+def _entries_of(folder: bytes) -> _Entries:
     """Every entry of a folder, by name.
 
     Packed, since a folder may hold a million: the name, a zero byte, which sorts before all that a
     name can have, and the rest.
     """
-    return sorted(
-        os.fsencode(name) + b"\0" + _PACKED.pack(kind, is_link, *stat)
-        for name, kind, stat, is_link in storage.list_folder(place_of(folder))
-    )
+    try:
+        return retried(lambda: _packed_entries(place_of(folder)), folder)
+    except (Rejection, UnreadableError) as error:
+        return error
+
+
+def _packed_entries(folder: Place) -> list[bytes]:
+    packed: list[bytes] = []
+    if isinstance(folder, storage.Url):
+        # Page by page, which takes less memory, while no folder is among the files.
+        for name, stat in storage.list_tree(folder):
+            if "/" in name:
+                break
+            packed.append(_packed(storage.Entry(name, storage.FILE, stat)))
+        else:
+            return sorted(packed)
+    return sorted(map(_packed, storage.list_folder(folder)))
+
+
+def _packed(entry: storage.Entry) -> bytes:
+    name, kind, stat, is_link = entry
+    return os.fsencode(name) + b"\0" + _PACKED.pack(kind, is_link, *stat)
+
+
+def _unpacked(packed: bytes) -> tuple[bytes, int, bool, int, int]:
+    """(name, kind, is_link, size, mtime_ns) of an entry."""
+    name = packed[: -_PACKED.size - 1]
+    kind, is_link, size, mtime_ns = _PACKED.unpack_from(packed, len(name) + 1)
+    return name, kind, is_link, size, mtime_ns
+
+
+def _folders_among(entries: list[bytes], path: bytes) -> Iterator[bytes]:
+    """The folders that are walked, of those in a folder."""
+    for name, kind, *_ in map(_unpacked, entries):
+        if kind == storage.FOLDER and not is_hidden(name):
+            yield os.path.join(path, name)
 
 
 def _look_again(path: bytes) -> tuple[int, int, int]:

@@ -6,6 +6,8 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from resiliparse.parse.encoding import map_encoding_to_html5
+
 _PRESCAN_BYTES = 1024  # WHATWG HTML, section 13.2.3.2: a charset must be declared in these
 _XML = re.compile(
     rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']\s*([A-Za-z0-9_.:-]{2,40})\s*["'][^>]*\?>"""
@@ -20,31 +22,9 @@ _FOR_EDITORS = re.compile(
     rb"|\bvim?:.*?\bf(?:ile)?enc(?:oding)?=([\w.-]{2,40})"
 )
 
-# Names of the WHATWG Encoding Standard (section 4.2) that Python does not know.
+# Names of the WHATWG Encoding Standard (section 4.2) that neither Python nor Resiliparse knows.
 _NAMES = {
-    **dict.fromkeys(("unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8"), "utf-8"),
-    "x-unicode20utf8": "utf-8",
-    **{f"iso8859{part}": f"iso8859-{part}" for part in (*range(1, 12), *range(13, 16))},
-    **dict.fromkeys(("csiso88596e", "csiso88596i", "iso-8859-6-e", "iso-8859-6-i"), "iso8859-6"),
-    "sun_eu_greek": "iso8859-7",
-    **dict.fromkeys(("csiso88598e", "iso-8859-8-e", "visual", "csiso88598i"), "iso8859-8"),
-    **dict.fromkeys(("iso-8859-8-i", "logical"), "iso8859-8"),
-    "csisolatin9": "iso8859-15",
-    **dict.fromkeys(("koi", "koi8"), "koi8-r"),
-    "koi8-ru": "koi8-u",
-    **dict.fromkeys(("csmacintosh", "mac", "x-mac-roman"), "mac-roman"),
-    **dict.fromkeys(("dos-874", "windows-874"), "cp874"),
-    **{f"x-cp{page}": f"cp{page}" for page in range(1250, 1259)},
     **dict.fromkeys(("x-mac-cyrillic", "x-mac-ukrainian"), "mac-cyrillic"),
-    **dict.fromkeys(("csgb2312", "gb_2312", "gb_2312-80", "x-gbk"), "gbk"),
-    **dict.fromkeys(("cn-big5", "x-x-big5"), "big5"),
-    **dict.fromkeys(("cseucpkdfmtjapanese", "x-euc-jp"), "euc_jp"),
-    **dict.fromkeys(("windows-31j", "x-sjis"), "cp932"),
-    **dict.fromkeys(("cseuckr", "csksc56011987", "iso-ir-149", "ksc_5601"), "cp949"),
-    **dict.fromkeys(("ks_c_5601-1989", "windows-949"), "cp949"),
-    "unicodefffe": "utf-16-be",
-    **dict.fromkeys(("csunicode", "iso-10646-ucs-2", "ucs-2", "unicode"), "utf-16-le"),
-    "unicodefeff": "utf-16-le",
     "x-user-defined": "cp1252",
 }
 # The encodings that browsers use for names of smaller ones.
@@ -77,7 +57,11 @@ def codec_of(label: str) -> str:
     name = label.strip().strip("\"'").lower()
     try:
         known = codecs.lookup(_NAMES.get(name, name))
-    except (LookupError, ValueError):  # a name may have a zero or half a character in it
+    except LookupError:
+        standard = map_encoding_to_html5(name, False)
+        name = codec_of(standard) if standard and standard != name else ""
+        return _OF_BROWSERS.get(name, name)
+    except ValueError:  # a name may have a zero or half a character in it
         return ""
     if not known._is_text_encoding or known.name in _NO_ENCODINGS:
         return ""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs import ImageOptions, TextOptions, preprocess
-from beam_jobs.corpus import object_listing
 from beam_jobs.corpus.discovery import expand_globs, find_files
 from beam_jobs.lease import Lease
 from beam_jobs.progress import Follower, report
@@ -259,8 +257,8 @@ PATHS = st.sets(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(paths=PATHS, page=st.sampled_from([1, 3, 1000]))
-def test_objects_are_found_as_files_are(paths, page, memory, tmp_path_factory):
+@given(paths=PATHS)
+def test_objects_are_found_as_files_are(paths, memory, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     memory.objects.clear()
     for path in sorted(paths):
@@ -275,18 +273,16 @@ def test_objects_are_found_as_files_are(paths, page, memory, tmp_path_factory):
         files = [(item.record_id, folders) for item, folders in find_files([root], ignored.append)]
         return files, sorted(ignored)
 
-    with mock.patch.object(object_listing, "_PAGE", page):
-        assert found(url) == found(folder)
+    assert found(url) == found(folder)
 
 
-def test_each_small_folder_is_listed_once(memory, monkeypatch):
-    monkeypatch.setattr(object_listing, "_PAGE", 10)
+def test_each_folder_of_files_is_listed_once(memory):
     names = [f"{folder}/{number}" for folder in "abc" for number in range(6)]
     memory.objects = {f"memory://bucket/files/{name}": (b"x", 1) for name in names}
     url = storage.Url("memory://bucket/files")
-    trees = list(object_listing.sorted_trees(url, "manifest.json"))
-    assert [name for tree in trees for name, _ in tree] == names
-    assert memory.requests == 2 + 3  # a page of all, the folders, and each of these
+    assert [item.record_id for item, _ in find_files([url], print)] == names
+    # Whether it is a folder and exists, what begins it, its folders, and each of these.
+    assert memory.requests == 3 + 1 + 1 + 3
 
 
 @pytest.mark.parametrize("inside", ["", "deep/er"])

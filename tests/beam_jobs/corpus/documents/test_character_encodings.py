@@ -198,7 +198,7 @@ def test_names_of_the_standard_are_known():
         "unicode11utf8": "utf-8",
         "dos-874": "cp874",
         "x-sjis": "cp932",
-        "x-gbk": "gbk",
+        "x-gbk": "gb18030",
         "logical": "iso8859-8",
         "csisolatin9": "iso8859-15",
         "koi8-ru": "koi8-u",
