@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from beam_jobs.corpus.discovery import some_entries
 from beam_jobs.corpus.names import split_name
-from beam_jobs.corpus.schema_inference import some_files
+from beam_jobs.corpus.sampling import some_entries, some_files, some_folders
 from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, content_kind, is_coco
 from beam_jobs.corpus.source_io import concurrently, path_of
@@ -25,7 +24,6 @@ from foundation.wording import shortened, visible
 from shard_format import InputError
 
 _MAX_SOURCES = 64  # looked into; of more, most are files
-_MAX_FOLDERS = 4096  # of a root
 _MAX_TABLES = 8  # JSON files of a folder that are looked into
 # Names of folders that data sets with labels elsewhere have.
 _NO_CLASSES = re.compile(r"(img|image|jpeg|jpegimage|annotation|label)s?", re.IGNORECASE)
@@ -79,7 +77,7 @@ def _asked(
         f"  {command_line(options, labels='FILE', **changes)}",
     ]
     below = folders[names[0]]
-    if len(names) == len(options.sources) == 1 and len(_folders_in(below)) > 1:
+    if len(names) == len(options.sources) == 1 and len(some_folders(below)) > 1:
         command = command_line(options, sources=(str(below),))
         lines += ["If the folders in it are the classes:", f"  {command}"]
     lines += [
@@ -93,17 +91,12 @@ def _class_folders(roots: list[Place], by_split: bool) -> dict[str, Place]:
     """A folder of each class, by its name."""
     found: dict[str, Place] = {}
     for root in roots:
-        for name in _folders_in(root):
+        for name in some_folders(root):
             if by_split and split_name(name):
-                found |= {one: root / name / one for one in _folders_in(root / name)}
+                found |= {one: root / name / one for one in some_folders(root / name)}
             else:
                 found[name] = root / name
     return found
-
-
-def _folders_in(folder: Place) -> list[str]:
-    entries = some_entries(folder, _MAX_FOLDERS)
-    return [entry.name for entry in entries if entry.kind == storage.FOLDER]
 
 
 def _has_image(folder: Place) -> bool:
@@ -119,7 +112,7 @@ def _coco_tables(
     for place in (*roots, *named):
         tables = [
             place / entry.name
-            for entry in some_entries(place, _MAX_FOLDERS)
+            for entry in some_entries(place)
             if entry.kind == storage.FILE and entry.name.lower().endswith(".json")
         ]
         for table in tables[:_MAX_TABLES]:

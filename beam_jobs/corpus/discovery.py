@@ -6,7 +6,6 @@ import bisect
 import errno
 import fnmatch
 import glob
-import itertools
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -108,16 +107,6 @@ def find_files(
                 on_ignored(found.item.record_id)
             else:
                 yield found
-
-
-def some_entries(folder: storage.Place, most: int) -> list[storage.Entry]:
-    """Some entries of a folder by name, hidden ones left out; none if it cannot be read."""
-    try:
-        entries = storage.list_folder(folder)
-        shown = (entry for entry in entries if not is_hidden(os.fsencode(entry.name)))
-        return sorted(itertools.islice(shown, most), key=lambda entry: os.fsencode(entry.name))
-    except OSError:
-        return []
 
 
 # The packed entries of a folder, or why it cannot be listed.

@@ -9,12 +9,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from beam_jobs.corpus.containers.base import ArchiveReport, container
-from beam_jobs.corpus.names import is_hidden_member
-from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.schema_inference import describes_others, some_files
+from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.sampling import describes_others, some_files, some_members
 from beam_jobs.corpus.sniffing import IMAGE, container_of, image_kind, is_image_name, text_kind
-from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.options import OPTIONS
 from beam_jobs.options.formats import FORMATS
 from foundation import storage
@@ -70,20 +67,13 @@ def _command(name: str, arguments: list[str]) -> str:
 def _record_type(path: bytes) -> str:
     """The record type that a file is of; "" if it may be of any, or of none."""
     kind = image_kind(path)
-    if kind != IMAGE and (archive := container_of(path)):
-        return _of_members(path, archive)
+    if kind != IMAGE:
+        item = SourceItem("", path, None, 0, 0)
+        members = some_members(item, lambda file: container_of(file.path), _MAX_MEMBERS)
+        if members is not None:
+            if any(is_image_name(member.name) for member in members):
+                return "image"
+            return "text" if members else ""
     kind = kind or text_kind(path)
     kinds = FORMATS[kind].kinds if kind in FORMATS else ()
     return kinds[0] if len(kinds) == 1 else ""
-
-
-def _of_members(path: bytes, archive: str) -> str:
-    item = SourceItem("", path, None, 0, 0)
-    try:
-        members = itertools.islice(container(archive).members(item, ArchiveReport()), _MAX_MEMBERS)
-        names = [member.name for member in members if not is_hidden_member(member.name)]
-    except (Rejection, UnreadableError):
-        return ""
-    if any(map(is_image_name, names)):
-        return "image"
-    return "text" if names else ""

@@ -15,24 +15,23 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from beam_jobs.corpus.containers.base import ArchiveReport, Member
-from beam_jobs.corpus.containers.base import container as container_named
-from beam_jobs.corpus.dataset_metadata import is_note, set_files
-from beam_jobs.corpus.discovery import find_files, some_entries
+from beam_jobs.corpus.discovery import find_files
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
-from beam_jobs.corpus.names import (
-    is_hidden_member,
-    prefixes,
-    readable_name,
-    split_name,
-    without_split,
-)
+from beam_jobs.corpus.names import prefixes, readable_name, split_name, without_split
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.sampling import (
+    MAX_FILES,
+    describes_others,
+    some_entries,
+    some_files,
+    some_folders,
+    some_members,
+)
 from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
-from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of
+from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of
 from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.formats import CONTAINERS
@@ -41,30 +40,13 @@ from foundation import storage
 from foundation.wording import counted, did_you_mean, some_of
 from shard_format import InputError
 
-_MAX_FILES = 64  # of a folder, opened to see what they hold
-_MAX_FILES_OF_LEVEL = 128  # of all folders at one depth, since each is a request in a bucket
-_MAX_MEMBERS = 64  # of one archive
 _MAX_COMPANIONS = 1024  # records whose companions are read, if none has a column that is wanted
-_MAX_COMPRESSED_MEMBERS = 8  # since to pass one means to decompress it
 _MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
-_MAX_FOLDERS = 64  # looked into for the kind of a corpus
-_MAX_FOLDER_ENTRIES = 256  # of one folder, so that a million files are listed once and not twice
-_MAX_TOP_ENTRIES = 4096  # of a root, searched for files next to the class folders
 _NEARLY_ALL = 0.9  # of the files that were looked at
 _CLASS_FOLDERS = "class-folders"
-# Files that people put next to class folders, which do not mean that there are none.
-_DESCRIBING = re.compile(
-    r"(readme|licen[cs]e|copying|notice|changelog|changes|citation|authors|contributing)([._-].*)?",
-    re.IGNORECASE,
-)
 _ARCHIVE_NAME = re.compile(r"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
 # Usual names of text columns.
 _USUAL = ("text", "content", "document", "body", "article", "review", "sentence", "markdown")
-
-
-def describes_others(name: str) -> bool:
-    """Whether a file only describes others, by its name: README.md, LICENSE."""
-    return _DESCRIBING.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def detect_source(options: ImageOptions) -> ImageOptions:
@@ -123,37 +105,6 @@ def _kinds_in(root: storage.Place, prefix: str, selection: Selection) -> Counter
         for path, kind in zip(files, concurrently(image_kind, files), strict=True)
         if kind in CONTAINERS or selection.takes(ids[path])
     )
-
-
-def some_files(source: storage.Place) -> Iterator[bytes]:
-    """The paths of some of the files of a source that may hold records."""
-    if storage.stat(source) is not None:
-        yield path_of(source)
-        return
-    looked, level = 0, [path_of(source)]
-    while level and looked < _MAX_FOLDERS:
-        level = level[: _MAX_FOLDERS - looked]
-        looked += len(level)
-        found = list(concurrently(_some_in, level))
-        most = max(1, min(_MAX_FILES, _MAX_FILES_OF_LEVEL // len(level)))
-        for files, _ in found:
-            yield from files[:most]
-        level = [folder for _, folders in found for folder in folders]
-
-
-def _some_in(path: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Some files of a folder that may hold records, and the folders in it."""
-    folder = place_of(path)
-    shards = set_files(folder)
-    if shards is not None:
-        return sorted(shards)[:_MAX_FILES], []
-    entries = some_entries(folder, _MAX_FOLDER_ENTRIES)
-    named = {
-        kind: [path_of(folder / one.name) for one in entries if one.kind == kind]
-        for kind in (storage.FILE, storage.FOLDER)
-    }
-    files = (file for file in named[storage.FILE] if not is_note(file))
-    return list(itertools.islice(files, _MAX_FILES)), named[storage.FOLDER]
 
 
 class _Look(NamedTuple):
@@ -282,7 +233,7 @@ def _look(options: PreprocessOptions, extractor: RecordExtractor) -> _Look | Non
         tempfile.TemporaryDirectory() as folder,
         CorpusReader(options, extractor, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
     ):
-        for item, folders in itertools.islice(_files(roots, options, extractor), _MAX_FILES):
+        for item, folders in itertools.islice(_files(roots, options, extractor), MAX_FILES):
             try:
                 part, form = reader.part(item)
                 rows = form.inspect(part)
@@ -321,12 +272,8 @@ def _files(
     for item, folders in found:
         if item.reason or selection.excludes(item.record_id):
             continue
-        try:
-            container = extractor.container_of(item)
-            members = list(_some_members(item, container)) if container else []
-        except (Rejection, UnreadableError):
-            continue
-        for member in members:
+        members = some_members(item, extractor.container_of)
+        for member in members or ():
             inside = tuple(member.name.split("/")[:-1]) or folders
             record = item._replace(
                 record_id=f"{item.record_id}/{member.name}",
@@ -335,18 +282,8 @@ def _files(
             )
             if selection.takes(record.record_id, item.record_id):
                 yield record, inside
-        if not container and selection.takes(item.record_id):
+        if members is None and selection.takes(item.record_id):
             yield item, folders
-
-
-def _some_members(item: SourceItem, container: str) -> Iterator[Member]:
-    """The first usable members of an archive."""
-    members = container_named(container).members(item, ArchiveReport())
-    for number, member in enumerate(members, start=1):
-        if number > (_MAX_COMPRESSED_MEMBERS if member.locator.codec else _MAX_MEMBERS):
-            return
-        if not member.reason and not is_hidden_member(member.name):
-            yield member
 
 
 def _no_file_next_to_folders(roots: Sequence[storage.Place], options: PreprocessOptions) -> bool:
@@ -356,10 +293,10 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
     folders: list[storage.Place] = [root for _, root in named]
     if options.split == SPLIT_BY_FOLDER:
         folders += [
-            folder / entry.name
+            folder / name
             for folder in list(folders)
-            for entry in some_entries(folder, _MAX_TOP_ENTRIES)
-            if entry.kind == storage.FOLDER and split_name(entry.name)
+            for name in some_folders(folder)
+            if split_name(name)
         ]
     return not any(
         entry.kind == storage.FILE
@@ -367,7 +304,7 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
         and selection.takes(f"{ids.get(folder, f'{folder.name}/')}{entry.name}")
         and not _ARCHIVE_NAME.search(entry.name.lower())
         for folder in folders
-        for entry in some_entries(folder, _MAX_TOP_ENTRIES)
+        for entry in some_entries(folder)
     )
 
 

@@ -11,12 +11,11 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from beam_jobs.corpus.containers.base import ArchiveReport, container
-from beam_jobs.corpus.discovery import some_entries
-from beam_jobs.corpus.names import SPLIT_NAMES, is_hidden_member, prefixes, split_name
-from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.names import SPLIT_NAMES, prefixes, split_name
+from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
-from beam_jobs.corpus.source_io import UnreadableError, path_of
+from beam_jobs.corpus.sampling import some_entries, some_folders, some_members
+from beam_jobs.corpus.source_io import is_file, path_of
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line, short_path
 from beam_jobs.options.formats import CONTAINERS
@@ -26,10 +25,8 @@ from foundation.storage import Place
 from foundation.wording import shortened, visible
 from shard_format import InputError
 
-_MAX_TOP_ENTRIES = 4096  # of a root: one with more has files or classes there, and no splits
 _MAX_CLASSES = 1 << 14  # entries of a folder of a split; iNaturalist has 10,000 classes
 _MAX_MEMBERS = 1 << 16  # of an archive: a second or less
-_MAX_COMPRESSED_MEMBERS = 8  # since to pass one means to decompress it
 _SHARED = 0.5  # of the classes of a split, which the split with the most classes has too
 _SHOWN = 4  # names in a message
 
@@ -207,23 +204,23 @@ def _ambiguous(found: str, options: PreprocessOptions, classes_in: str | None = 
 def _folders_in(root: Place) -> Folders:
     """The folders in a folder; only those with names of splits are looked into."""
     return {
-        name: _names_of_folders(root / name, _MAX_CLASSES) if split_name(name) else ()
-        for name in _names_of_folders(root, _MAX_TOP_ENTRIES)
+        name: some_folders(root / name, _MAX_CLASSES) if split_name(name) else ()
+        for name in some_folders(root)
     }
 
 
-def _names_of_folders(folder: Place, most: int) -> list[str]:
-    return [entry.name for entry in some_entries(folder, most) if entry.kind == storage.FOLDER]
-
-
 def _first_file(root: Place) -> Place | None:
-    entries = some_entries(root, _MAX_TOP_ENTRIES)
-    return next((root / entry.name for entry in entries if entry.kind == storage.FILE), None)
+    files = (entry.name for entry in some_entries(root) if entry.kind == storage.FILE)
+    return next((root / name for name in files), None)
 
 
 def _folders_inside(archive: Place, extractor: RecordExtractor) -> Folders:
     """The folders in an archive, without one around all of them; none if they label nothing."""
-    names = _member_names(archive, extractor)
+    file = SourceItem(archive.name, path_of(archive), None, 0, 0)
+    members = None
+    if is_file(file.path):
+        members = some_members(file, extractor.container_of, _MAX_MEMBERS)
+    names = [member.name for member in members or ()]
     if extractor.groups_members and any(name.endswith((".cls", ".json")) for name in names):
         return {}  # in WebDataset form
     names = [name for name in names if extractor.is_primary(name)]
@@ -236,23 +233,3 @@ def _folders_inside(archive: Place, extractor: RecordExtractor) -> Folders:
         if path:
             folders.setdefault(path[0], set()).update(path[1:2])
     return folders
-
-
-def _member_names(archive: Place, extractor: RecordExtractor) -> list[str]:
-    """The names of the first members; none if the file is no archive."""
-    found = list[str]()
-    try:
-        status = storage.stat(archive)
-        if status is None:
-            return []
-        item = SourceItem(archive.name, path_of(archive), None, *status)
-        kind = extractor.container_of(item)
-        members = container(kind).members(item, ArchiveReport()) if kind else iter(())
-        for member in itertools.islice(members, _MAX_MEMBERS):
-            if not member.reason and not is_hidden_member(member.name):
-                found.append(member.name)
-            if member.locator.codec and len(found) >= _MAX_COMPRESSED_MEMBERS:
-                break
-    except (Rejection, UnreadableError, OSError):
-        pass  # listing says why
-    return found

@@ -14,7 +14,8 @@ from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.encodings import decode_value
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
-from beam_jobs.corpus.schema_inference import describes_others, infer_labels
+from beam_jobs.corpus.sampling import describes_others
+from beam_jobs.corpus.schema_inference import infer_labels
 from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names

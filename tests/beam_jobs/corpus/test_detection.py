@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from beam_jobs.corpus import schema_inference
+from beam_jobs.corpus import sampling, schema_inference
 from beam_jobs.options import ImageOptions
 from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
@@ -103,8 +103,8 @@ def test_a_look_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(
         schema_inference, "image_kind", lambda path: opened.append(path) or real(path)
     )
-    monkeypatch.setattr(schema_inference, "_MAX_FOLDERS", 10)
-    monkeypatch.setattr(schema_inference, "_MAX_FILES", 5)
+    monkeypatch.setattr(sampling, "_MAX_FOLDERS", 10)
+    monkeypatch.setattr(sampling, "MAX_FILES", 5)
     assert detected(tmp_path / "c") == "class-folders"
     assert len(opened) == 45
 

@@ -186,10 +186,10 @@ def test_sources_with_the_names_of_splits(corpus, records):
 def test_the_look_is_bounded(corpus, monkeypatch):
     root = corpus(*(f"train/{n}/1.jpg" for n in range(40)), *(f"test/{n}/1.jpg" for n in range(40)))
     seen = []
-    real = split_folders.some_entries
+    real = split_folders.some_folders
     monkeypatch.setattr(split_folders, "_MAX_CLASSES", 10)
     monkeypatch.setattr(
-        split_folders, "some_entries", lambda *args: seen.append(real(*args)) or seen[-1]
+        split_folders, "some_folders", lambda *args: seen.append(real(*args)) or seen[-1]
     )
     settled(root, split="folders")
     assert not seen
