@@ -9,11 +9,12 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 
 from beam_jobs.corpus.record import Rejection
+from shard_format import Readable
 
 # The beginning of a file, by its codec.
 _MAGIC = {
@@ -33,13 +34,6 @@ RAW_DEFLATE = -15  # window bits: nothing around it
 ZLIB_WINDOW = 15  # window bits: a zlib header and a checksum
 # What the decompressors raise for damaged data, besides OSError.
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, pa.ArrowException, ValueError)
-
-
-class Readable(Protocol):
-    """A source of bytes that is read forwards."""
-
-    def read(self, size: int, /) -> bytes:
-        """Up to that many bytes; none at the end."""
 
 
 def codec_of(head: bytes) -> str:

@@ -244,7 +244,7 @@ def _content_bytes(file: RandomAccessFile, start: int, end: int) -> int:
     Decompressing takes a few percent of the time that cleaning the content takes.
     """
     content = 0
-    decompressed = DECOMPRESSORS["zstd"](_Range(file, start, end))
+    decompressed = DECOMPRESSORS["zstd"](_FileWindow(file, start, end))
     try:
         while data := decompressed.read(_READ_BYTES):
             content += len(data)
@@ -253,7 +253,7 @@ def _content_bytes(file: RandomAccessFile, start: int, end: int) -> int:
     return content
 
 
-class _Range(io.RawIOBase):
+class _FileWindow(io.RawIOBase):
     """Bytes of an open file."""
 
     def __init__(self, file: RandomAccessFile, start: int, end: int) -> None:

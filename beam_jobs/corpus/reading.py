@@ -27,9 +27,9 @@ from beam_jobs.corpus.record import (
     Locator,
     RawRecord,
     ReadResult,
-    RejectedRecord,
     Rejection,
     SourceItem,
+    UnusableRecord,
 )
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.replacements import Replacement, Replacements
@@ -106,7 +106,7 @@ class CorpusReader:
             rejection = Rejection("unreadable", f"reading it failed: {reason}")
             yield self._rejected(item, rejection)
 
-    def changed(self, item: SourceItem) -> RejectedRecord:
+    def changed(self, item: SourceItem) -> UnusableRecord:
         """An item whose file has changed, with the bytes that it has now, if it is a file."""
         data = None
         if not (item.locator.container or item.locator.is_split):
@@ -134,7 +134,7 @@ class CorpusReader:
             # An original that was exported and not changed is rejected as before.
             limit = self._extractor.limit
             before = next(self._records(item._replace(replacement=b""), source), None)
-            if isinstance(before, RejectedRecord) and before.record_id == item.record_id:
+            if isinstance(before, UnusableRecord) and before.record_id == item.record_id:
                 if before.rejection.data == bytes_within(opened(replaced()), limit):
                     yield before
                     return
@@ -151,8 +151,8 @@ class CorpusReader:
             replacements = self._replacements.below(part.file_id)
         yield from read_part(part, form, replacements, self._known_label(item))
 
-    def _rejected(self, item: SourceItem, rejection: Rejection) -> RejectedRecord:
-        return RejectedRecord(item.record_id, rejection.at("read"), self._known_label(item))
+    def _rejected(self, item: SourceItem, rejection: Rejection) -> UnusableRecord:
+        return UnusableRecord(item.record_id, rejection.at("read"), self._known_label(item))
 
     def _known_label(self, item: SourceItem) -> str | None:
         """The label of a record that was not parsed; None if parsing would have decided."""
@@ -298,7 +298,7 @@ class CorpusReader:
             fields = {**fields, self._options.main_label or DEFAULT_LABEL: label}
         return {**texts, **fields}
 
-    def _rejected_by_listing(self, item: SourceItem) -> RejectedRecord:
+    def _rejected_by_listing(self, item: SourceItem) -> UnusableRecord:
         """An item that listing rejected, with its bytes if it has some and is of the corpus."""
         data = None
         locator = item.locator
@@ -357,10 +357,10 @@ def read_part(
         label: Of records that cannot be parsed, if listing decides it.
     """
 
-    def rejected(place: str, rejection: Rejection) -> RejectedRecord:
+    def rejected(place: str, rejection: Rejection) -> UnusableRecord:
         if rejection.data is not None and len(rejection.data) > form.limit:
             rejection = rejection.with_data(None)
-        return RejectedRecord(_record_id(part, place), rejection.at("read"), label)
+        return UnusableRecord(_record_id(part, place), rejection.at("read"), label)
 
     found = form.find(part) if replacements else form.find_parsed(part)
     is_empty = not part.locator.is_split
@@ -395,7 +395,7 @@ def read_part(
         noun = form.extractor.plural
         kept = bytes_within(opened(part.source()), _KEPT_BYTES)
         empty = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)
-        yield RejectedRecord(part.file_id, empty, label)
+        yield UnusableRecord(part.file_id, empty, label)
 
 
 def _record_id(part: FilePart, place: str) -> str:

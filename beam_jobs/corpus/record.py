@@ -196,7 +196,7 @@ class RawRecord(NamedTuple):
     is_html: bool = False
 
 
-class RejectedRecord(NamedTuple):
+class UnusableRecord(NamedTuple):
     """A record that cannot be used.
 
     Attributes:
@@ -216,4 +216,4 @@ class IgnoredPart(NamedTuple):
     record_id: str
 
 
-ReadResult = RawRecord | RejectedRecord | IgnoredPart
+ReadResult = RawRecord | UnusableRecord | IgnoredPart

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import orjson
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers.tar_headers import is_header as is_tar_header
+from beam_jobs.corpus.containers.tar import is_header as is_tar_header
 from beam_jobs.corpus.encodings import is_utf8, marked, wide_by_zeros
 from beam_jobs.corpus.formats.idx import is_header as is_idx_header
 from beam_jobs.corpus.formats.tfrecord import is_frame

@@ -54,7 +54,7 @@ def settle_split(
     by_name = "label" in pattern_groups(options.label_pattern)
     is_labeled = not (options.no_labels or by_name or options.labels is not None)
     labelled = folders_label and extractor.needs_class_folders and is_labeled
-    found = [_Root(place, options, extractor, labelled) for place in _looked_into(options)]
+    found = [_SourceFolders(place, options, extractor, labelled) for place in _looked_into(options)]
     reason = _why_folders(found)
     if reason and not (options.stratify and not labelled):
         if options.stratify:
@@ -79,7 +79,7 @@ def _looked_into(options: PreprocessOptions) -> list[Place]:
     return [*folders, *itertools.islice(files, 1)]
 
 
-class _Root:
+class _SourceFolders:
     """The first two levels of folders of a source.
 
     Attributes:
@@ -150,7 +150,7 @@ def splits_have_same_classes(options: PreprocessOptions) -> bool:
     return True
 
 
-def _why_folders(roots: list[_Root]) -> str:
+def _why_folders(roots: list[_SourceFolders]) -> str:
     """Why --split folders is meant; "" if it is not."""
     if all(root.is_clear for root in roots):
         return roots[0].why()

@@ -25,9 +25,9 @@ from beam_jobs.corpus.record import (
     IgnoredPart,
     RawRecord,
     ReadResult,
-    RejectedRecord,
     Rejection,
     SourceItem,
+    UnusableRecord,
 )
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
 from beam_jobs.job_context import JobContext
@@ -251,7 +251,7 @@ class UnitAtWork:
             return
         position = self.read
         self.read += 1
-        if isinstance(result, RejectedRecord):
+        if isinstance(result, UnusableRecord):
             self._reject(position, result.record_id, result.label, result.rejection)
             return
         try:

@@ -16,7 +16,7 @@ from beam_jobs.columns import int64
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.item_table import items_in
 from beam_jobs.corpus.reading import CorpusReader, stored_range
-from beam_jobs.corpus.record import RawRecord, ReadResult, RejectedRecord, SourceItem
+from beam_jobs.corpus.record import RawRecord, ReadResult, SourceItem, UnusableRecord
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import FileRange, opened
@@ -158,7 +158,7 @@ class _TimedWork:
         self.unit.add(result)
         if isinstance(result, RawRecord):
             self._original_bytes += len(result.original)
-        elif isinstance(result, RejectedRecord):
+        elif isinstance(result, UnusableRecord):
             self.rejected_bytes += len(result.rejection.data or b"")
             self._original_bytes += len(result.rejection.data or b"")
         if self._began is None:

@@ -145,12 +145,12 @@ def _json_value(data: bytes, encoding: str, start: int = 0) -> Any:
         raise Rejection("bad-json", str(error)) from None
 
 
-class _Element(NamedTuple):
+class _ListElement(NamedTuple):
     offset: int
     data: bytes
 
 
-def _check(element: _Element) -> None:
+def _check(element: _ListElement) -> None:
     """Returns if an element is JSON.
 
     Raises:
@@ -163,7 +163,7 @@ def _check(element: _Element) -> None:
         raise Rejection("bad-json", f"the element at byte {element.offset}: {error}") from None
 
 
-def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
+def _elements(file: ByteStream, limit: int) -> Iterator[_ListElement]:
     """The elements of a list, each without the space around it.
 
     They are found by brackets alone; the text between them is not parsed.
@@ -206,9 +206,9 @@ def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
         block, at, start = unread + more, at - start, 0
 
 
-def _trimmed(data: bytes, offset: int) -> _Element:
+def _trimmed(data: bytes, offset: int) -> _ListElement:
     left = data.lstrip(_SPACE)
-    return _Element(offset + len(data) - len(left), left.rstrip(_SPACE))
+    return _ListElement(offset + len(data) - len(left), left.rstrip(_SPACE))
 
 
 def _check_end(file: ByteStream, rest: bytes, bracket: bytes) -> None:

@@ -17,7 +17,7 @@ from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, 
 from beam_jobs.corpus.formats.html import decode_page
 from beam_jobs.corpus.formats.http_response import Response, media_type, parse_response
 from beam_jobs.corpus.formats.warc_gzip import GzipMembers
-from beam_jobs.corpus.formats.warc_records import Gap, WarcRecord, read_warc, split_record
+from beam_jobs.corpus.formats.warc_records import WarcGap, WarcRecord, read_warc, split_record
 from beam_jobs.corpus.record import FILTER, IgnoredPart, RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, opened
 from beam_jobs.options.encodings import AUTO
@@ -36,7 +36,7 @@ class Warc(Format):
     def find(self, part: FilePart) -> Iterator[Found]:
         with _opened(part) as file:
             for one in read_warc(file, self.limit):
-                if isinstance(one, Gap):
+                if isinstance(one, WarcGap):
                     yield FoundRejection(self.place(one.offset), one.why.with_data(one.data))
                 else:
                     yield _found(one, self.place(one.offset))

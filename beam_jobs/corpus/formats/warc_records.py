@@ -35,7 +35,7 @@ class WarcRecord(NamedTuple):
     fields: Mapping[str, str]
 
 
-class Gap(NamedTuple):
+class WarcGap(NamedTuple):
     """Bytes that are not a record.
 
     Attributes:
@@ -49,9 +49,9 @@ class Gap(NamedTuple):
     why: Rejection
 
 
-def read_warc(file: ByteStream, limit: int) -> Iterator[WarcRecord | Gap]:
+def read_warc(file: ByteStream, limit: int) -> Iterator[WarcRecord | WarcGap]:
     """Every record, and every range that is not one; `limit` is the most bytes of a record."""
-    reader = _Reader(file, limit)
+    reader = _RecordReader(file, limit)
     while True:
         found = reader.next()
         if found is not None:
@@ -65,7 +65,7 @@ def read_warc(file: ByteStream, limit: int) -> Iterator[WarcRecord | Gap]:
                 data, goes_on = members.recover()
             offset = reader.position
             reader.position += 1  # no two have the same place
-            yield Gap(offset, data, damage)
+            yield WarcGap(offset, data, damage)
             if not goes_on:
                 return
 
@@ -103,7 +103,7 @@ def split_header(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end + width :]
 
 
-class _Reader:
+class _RecordReader:
     """Records of a stream; `position` is in the decompressed file."""
 
     def __init__(self, file: ByteStream, limit: int) -> None:
@@ -116,7 +116,7 @@ class _Reader:
         """Whether everything before the damage was read."""
         return not self._pushed and not self._file.peek(1)
 
-    def next(self) -> WarcRecord | Gap | None:
+    def next(self) -> WarcRecord | WarcGap | None:
         """The next record or gap; None at the end, or at damage."""
         line = self._line()
         while line in (b"\r\n", b"\n", b"\r"):
@@ -133,16 +133,17 @@ class _Reader:
             if line.startswith(BEGINS):
                 self._push(header.pop())
                 why = Rejection("damaged-record", "another record begins inside of its header")
-                return Gap(start, b"".join(header), why)
+                return WarcGap(start, b"".join(header), why)
             if self.position - start > _HEADER_BYTES:
                 why = Rejection("damaged-record", "its header does not end")
                 return self._gap(start, b"".join(header), why)
         head = b"".join(header) + line
         if not line:
-            return Gap(start, head, Rejection("truncated-record", "it ends inside of its header"))
+            why = Rejection("truncated-record", "it ends inside of its header")
+            return WarcGap(start, head, why)
         return self._with_block(start, head)
 
-    def _with_block(self, start: int, head: bytes) -> WarcRecord | Gap:
+    def _with_block(self, start: int, head: bytes) -> WarcRecord | WarcGap:
         fields = parse_header(head)
         length = fields.get("content-length", "")
         if not (length.isascii() and length.isdigit() and len(length) < 19):
@@ -162,23 +163,23 @@ class _Reader:
         self._push(tail if tail.strip(b"\r\n") else b"")
         return WarcRecord(start, head + block, block, fields)
 
-    def _cut_short(self, start: int, data: bytes, why: Rejection) -> Gap:
+    def _cut_short(self, start: int, data: bytes, why: Rejection) -> WarcGap:
         """A record of another length than it says, up to where the next one begins."""
         at = data.find(_NEXT, len(BEGINS))
         if at >= 0:
             at += len(_NEXT) - len(BEGINS)
             self._push(data[at:])
-            return Gap(start, data[:at], why)
+            return WarcGap(start, data[:at], why)
         return self._gap(start, data, why)
 
-    def _too_large(self, start: int, size: int) -> Gap:
+    def _too_large(self, start: int, size: int) -> WarcGap:
         left = size
         while left and (data := self._read(min(left, _HEADER_BYTES))):
             left -= len(data)
         detail = f"the record has {size} bytes, more than {self._limit}"
-        return Gap(start, None, Rejection(TOO_LARGE, detail))
+        return WarcGap(start, None, Rejection(TOO_LARGE, detail))
 
-    def _gap(self, start: int, data: bytes, why: Rejection) -> Gap:
+    def _gap(self, start: int, data: bytes, why: Rejection) -> WarcGap:
         """Everything up to the next line that begins a record."""
         kept: list[bytes] | None = [data]
         size, begins = len(data), data.endswith(b"\n")
@@ -191,7 +192,7 @@ class _Reader:
                 kept.append(line)
             if size > max(_GAP_BYTES, len(data)):
                 kept = None
-        return Gap(start, None if kept is None else b"".join(kept), why)
+        return WarcGap(start, None if kept is None else b"".join(kept), why)
 
     def _line(self) -> bytes:
         if not self._pushed:

@@ -23,9 +23,8 @@ from beam_jobs.corpus.formats.base import (
     FoundRejection,
 )
 from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
-from beam_jobs.corpus.formats.xml_elements import Damage, Element, ElementReader
-from beam_jobs.corpus.formats.xml_input import encoding_of_xml
-from beam_jobs.corpus.formats.xml_parser import Root, root_of
+from beam_jobs.corpus.formats.xml_elements import ElementReader, XmlDamage, XmlElement
+from beam_jobs.corpus.formats.xml_parser import RootElement, encoding_of_xml, root_of
 from beam_jobs.corpus.formats.xml_text import Fields, TextRules, first_of, local_name
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import TOO_LARGE
@@ -117,7 +116,7 @@ class Xml(Format):
         else:
             yield FoundRecord("", self.whole(part), context)
 
-    def _context(self, root: Root, encoding: str, *, inspects: bool) -> _Context:
+    def _context(self, root: RootElement, encoding: str, *, inspects: bool) -> _Context:
         """What the first element of a file decides.
 
         Raises:
@@ -157,7 +156,7 @@ class Xml(Format):
                 for element in reader:
                     is_empty = False
                     yield self._found(element, context)
-            except Damage as damage:
+            except XmlDamage as damage:
                 why = damage.rejection
                 if is_empty:
                     raise why.with_data(self.readable_bytes(part)) from None
@@ -168,7 +167,7 @@ class Xml(Format):
             detail = f"it has no element {context.record!a:.80}; its first elements are {names}"
             raise Rejection("no-documents", detail, data=self.readable_bytes(part))
 
-    def _found(self, element: Element, context: _Context) -> Found:
+    def _found(self, element: XmlElement, context: _Context) -> Found:
         rejection = element.rejection
         if rejection is None:
             return FoundRecord(self.place(element.offset), element.data, context, element)
@@ -177,7 +176,7 @@ class Xml(Format):
         rejection = rejection.with_data(element.data or None)
         return FoundRejection(self.place(element.offset), rejection, context)
 
-    def _parsed(self, data: bytes, context: _Context) -> tuple[Element, _Context]:
+    def _parsed(self, data: bytes, context: _Context) -> tuple[XmlElement, _Context]:
         """A record of which only the bytes are known: a file, or a replacement.
 
         Raises:
@@ -199,7 +198,7 @@ class Xml(Format):
             reader = ElementReader(file, encoding, "", self.limit, context.rules, lines)
             try:
                 (element,) = reader
-            except Damage as damage:
+            except XmlDamage as damage:
                 raise damage.rejection from None
         if element.rejection is not None:
             raise element.rejection
@@ -223,7 +222,7 @@ class Xml(Format):
         return str(self.extractor.from_fields(joined))
 
 
-def _feed_record(name: str, root: Root) -> str:
+def _feed_record(name: str, root: RootElement) -> str:
     """The elements of a feed that are records; "" if the file is no feed."""
     attributes = zip(root.attributes[::2], root.attributes[1::2], strict=True)
     spaces = [value.lower() for key, value in attributes if key.partition(":")[0] == "xmlns"]

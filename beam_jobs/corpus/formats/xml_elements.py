@@ -12,11 +12,11 @@ from xml.parsers import expat
 import numpy as np
 
 from beam_jobs.columns import IntArray
-from beam_jobs.corpus.formats.xml_input import Utf8Blocks
 from beam_jobs.corpus.formats.xml_parser import (
     BLOCK_BYTES,
     TOKEN_BYTES,
     Entities,
+    Utf8Blocks,
     malformed,
     new_parser,
 )
@@ -30,7 +30,7 @@ _MAX_NAMES = 100_000  # distinct names of elements and attributes, which expat n
 _SHOWN_NAMES = 10  # of elements, where none is a record
 
 
-class Element(NamedTuple):
+class XmlElement(NamedTuple):
     """An element that is a record.
 
     Attributes:
@@ -50,7 +50,7 @@ class Element(NamedTuple):
     rejection: Rejection | None
 
 
-class Damage(Exception):
+class XmlDamage(Exception):
     """Nothing after some byte of a file can be read.
 
     Args:
@@ -104,14 +104,14 @@ class ElementReader:
         self._offset = 0  # of that record
         self._text: ElementText | None = None  # none if the record is too large
         self._rejection: Rejection | None = None
-        self._found: list[Element] = []
+        self._found: list[XmlElement] = []
         self._others: dict[str, None] = {}
 
-    def __iter__(self) -> Iterator[Element]:
+    def __iter__(self) -> Iterator[XmlElement]:
         """Every element in order.
 
         Raises:
-            Damage: What follows cannot be read.
+            XmlDamage: What follows cannot be read.
         """
         more = True
         while more:
@@ -200,11 +200,11 @@ class ElementReader:
         if text is None or end - start > self._limit:
             detail = f"its text has more than {self._limit} characters"
             why = self._rejection or Rejection(TOO_LARGE, detail)
-            element = Element(start, end - start, b"", "", {}, why)
+            element = XmlElement(start, end - start, b"", "", {}, why)
         else:
             data = bytes(self._window[start - self._base : at])
             problem = self._rejection or self._not_allowed(start, end)
-            element = Element(start, end - start, data, text.whole(), text.fields, problem)
+            element = XmlElement(start, end - start, data, text.whole(), text.fields, problem)
         self._found.append(element._replace(offset=start + self._blocks.dropped))
         self._opened, self._text = -1, None
         self._parser.CharacterDataHandler = None
@@ -235,10 +235,10 @@ class ElementReader:
         self._rejection = self._rejection or Rejection("unsafe-xml", detail)
         return 1
 
-    def _damaged(self, rejection: Rejection) -> Damage:
+    def _damaged(self, rejection: Rejection) -> XmlDamage:
         at, data = self._position(), None
         if self._opened >= 0:
             at = self._offset
             if self._text is not None and len(self._window) <= self._limit:
                 data = bytes(self._window[at - self._base :])
-        return Damage(at + self._blocks.dropped, rejection.with_data(data))
+        return XmlDamage(at + self._blocks.dropped, rejection.with_data(data))

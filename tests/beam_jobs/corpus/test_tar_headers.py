@@ -11,9 +11,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from beam_jobs.corpus.containers.tar_headers import (
+from beam_jobs.corpus.containers.tar import (
     FOLDER,
-    Gap,
+    TarGap,
     TarMember,
     is_header,
     read_headers,
@@ -108,7 +108,7 @@ def test_it_goes_on_behind_a_damaged_header(tmp_path):
     data[1024 + 124] ^= 0x40  # a digit of the size of b
     found = read(bytes(data), tmp_path)
     assert [one.name for one in found if isinstance(one, TarMember)] == [b"a", b"c", b"d"]
-    (gap,) = (one for one in found if isinstance(one, Gap))
+    (gap,) = (one for one in found if isinstance(one, TarGap))
     assert (gap.offset, gap.size) == (1024, 1024)
 
 

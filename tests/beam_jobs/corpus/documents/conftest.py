@@ -13,7 +13,7 @@ import pytest
 
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.reading import CorpusReader
-from beam_jobs.corpus.record import IgnoredPart, RawRecord, RejectedRecord
+from beam_jobs.corpus.record import IgnoredPart, RawRecord, UnusableRecord
 from beam_jobs.options import TextOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import resolve_options
@@ -44,7 +44,7 @@ class Read:
             k: Document(v.payload, v.is_html, v.encoding, *v.annotations) for k, v in read.items()
         }
         self.rejects = {
-            k: v.rejection for k, v in outcomes.items() if isinstance(v, RejectedRecord)
+            k: v.rejection for k, v in outcomes.items() if isinstance(v, UnusableRecord)
         }
         self.skipped = [k for k, v in outcomes.items() if isinstance(v, IgnoredPart)]
 
