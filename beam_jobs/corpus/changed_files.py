@@ -39,8 +39,8 @@ def change_of(item: SourceItem) -> str:
     path = read_path(item)
     try:
         if b"://" not in path:
-            found = os.stat(path)  # without a Path, which takes longer than this
-            size, mtime_ns = found.st_size, found.st_mtime_ns
+            status = os.stat(path)  # without a Path, which takes longer than this
+            size, mtime_ns = status.st_size, status.st_mtime_ns
         else:
             if _is_whole(item) and item.size <= _ONE_REQUEST_BYTES:
                 return ""

@@ -59,7 +59,7 @@ class Gzip:
         self._inflater = Inflater(file, GZIP_WINDOW)
 
     def read(self, size: int, /) -> bytes:
-        """See Readable.
+        """The next bytes; none at the end.
 
         Raises:
             Rejection: The data are damaged from here on.
@@ -98,7 +98,7 @@ class Inflater:
         self.unused = b""
 
     def read(self, size: int, /) -> bytes:
-        """See Readable.
+        """The next bytes; none at the end.
 
         Raises:
             Rejection: The data are damaged from here on.
@@ -141,7 +141,7 @@ class _Checked:
         self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
 
     def read(self, size: int, /) -> bytes:
-        """See Readable."""
+        """The next bytes; none at the end."""
         try:
             return self._read(min(size, _STEP_READ_BYTES))
         except _DAMAGE as error:

@@ -86,7 +86,7 @@ class ShardSets:
     """Which files of a corpus are shards of sets in it; other files of a set are no records.
 
     Args:
-        roots: Of the corpus; no set is looked for above them.
+        roots: The sources of the corpus; no set is looked for above them.
     """
 
     def __init__(self, roots: Sequence[storage.Place]) -> None:
@@ -100,18 +100,18 @@ class ShardSets:
 
     def around(self, folder: bytes) -> set[bytes] | None:
         """The shards of the set that a folder is, or is inside of; None if there is none."""
-        found, passed = None, []
+        shards, passed = None, []
         while folder not in self._sets:  # folders may be nested deeper than Python calls
             passed.append(folder)
-            found = None if folder in self._without else set_files(place_of(folder))
+            shards = None if folder in self._without else set_files(place_of(folder))
             above = os.path.dirname(folder)
-            if found is not None or len(above) < self._shortest or above == folder:
+            if shards is not None or len(above) < self._shortest or above == folder:
                 break
             folder = above
         else:
-            found = self._sets[folder]
-        self._sets.update(dict.fromkeys(passed, found))
-        return found
+            shards = self._sets[folder]
+        self._sets.update(dict.fromkeys(passed, shards))
+        return shards
 
 
 def feature_names(folder: bytes, label_columns: tuple[str, ...]) -> FeatureNames:
@@ -126,8 +126,8 @@ def feature_names(folder: bytes, label_columns: tuple[str, ...]) -> FeatureNames
     if manifest is not None:
         features = manifest.schema.features
         raw = tuple(one.name for one in features if one.encoding == "raw")
-        found = {one.name: one.class_names for one in features}
-        return FeatureNames({name: found.get(name, ()) for name in label_columns}, raw)
+        class_names = {one.name: one.class_names for one in features}
+        return FeatureNames({name: class_names.get(name, ()) for name in label_columns}, raw)
     return FeatureNames(
         {name: _names_in(root / f"{name}{naming.LABELS_SUFFIX}") for name in label_columns}
     )

@@ -47,24 +47,24 @@ def expand_globs(sources: Sequence[str]) -> list[str]:
         if not glob.has_magic(source) or (not is_url and os.path.lexists(source)):
             paths.append(storage.absolute(source))
             continue
-        found = _glob_url(place) if is_url else sorted(glob.glob(source, recursive=True))
-        if not found:
+        matches = _glob_url(place) if is_url else sorted(glob.glob(source, recursive=True))
+        if not matches:
             raise InputError(f"The pattern {source!r} matches no file. Check it.")
-        paths += map(storage.absolute, found)
+        paths += map(storage.absolute, matches)
     return list(dict.fromkeys(paths))
 
 
 def _glob_url(pattern: Place) -> list[str]:
     """What matches a pattern of an object store, such as s3://bucket/2024-*/train-*.tar, sorted."""
     scheme, bucket, *names = storage.parts(pattern)
-    found = [storage.place_of(f"{scheme}//{bucket}")]
+    matches = [storage.place_of(f"{scheme}//{bucket}")]
     for name in names:
         if not glob.has_magic(name):
-            found = [place / name for place in found]
+            matches = [place / name for place in matches]
             continue
-        entries = ((place, entry.name) for place in found for entry in storage.list_folder(place))
-        found = [place / one for place, one in entries if fnmatch.fnmatchcase(one, name)]
-    return sorted(str(place) for place in found if storage.exists(place))
+        entries = ((place, entry.name) for place in matches for entry in storage.list_folder(place))
+        matches = [place / one for place, one in entries if fnmatch.fnmatchcase(one, name)]
+    return sorted(str(place) for place in matches if storage.exists(place))
 
 
 def find_files(
@@ -155,13 +155,13 @@ class _Walk:
         root = _Folder(self._root, prefix, (), (self._real_root,), _entries_of(self._root))
         stack = [self._found(root)]
         while stack:
-            found = next(stack[-1], None)
-            if found is None:
+            one = next(stack[-1], None)
+            if one is None:
                 stack.pop()
-            elif isinstance(found, _Folder):
-                stack.append(self._found(found))
+            elif isinstance(one, _Folder):
+                stack.append(self._found(one))
             else:
-                yield found
+                yield one
 
     def _found(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
         entries = folder.entries
@@ -293,10 +293,10 @@ def _look_again(path: bytes) -> tuple[int, int, int]:
     place = place_of(path)
     if storage.is_folder(place):
         return storage.FOLDER, 0, 0
-    found = storage.stat(place)
-    if found is None:
+    status = storage.stat(place)
+    if status is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(path))
-    return storage.FILE, *found
+    return storage.FILE, *status
 
 
 def _file_item(record_id: str, path: bytes, status: storage.Stat | None) -> SourceItem:

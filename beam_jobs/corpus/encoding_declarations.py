@@ -81,8 +81,8 @@ def larger_ones(name: str) -> tuple[str, ...]:
 
 def label_in_xml(data: bytes) -> str:
     """The name in the XML declaration at the beginning; "" if there is none."""
-    found = _XML.match(data[:_PRESCAN_BYTES])
-    return _readable(found[1]) if found else ""
+    declaration = _XML.match(data[:_PRESCAN_BYTES])
+    return _readable(declaration[1]) if declaration else ""
 
 
 def declared_in_page(data: bytes) -> Iterator[str]:

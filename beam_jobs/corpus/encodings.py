@@ -132,8 +132,8 @@ def decode(
         text = data.decode(name)
     except UnicodeDecodeError as error:
         at = start + error.start
-        found = f"byte {data[error.start]:#04x} at offset {at}" if data else "nothing"
-        detail = f"{found} is not valid {name}: {error.reason}"
+        place = f"byte {data[error.start]:#04x} at offset {at}" if data else "nothing"
+        detail = f"{place} is not valid {name}: {error.reason}"
         hint = "" if encoding == AUTO or not marked(data[:4]) else "; --encoding auto may read it"
         raise Rejection("bad-encoding", detail + hint) from None
     except (UnicodeError, ValueError) as error:  # some codecs do not say where

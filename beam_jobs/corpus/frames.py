@@ -24,7 +24,14 @@ from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.formats.base import Split
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, place_of, retried
-from beam_jobs.corpus.streams import ByteStream, Decompressed, FileRange, RawStream, opened
+from beam_jobs.corpus.streams import (
+    ByteStream,
+    Decompressed,
+    FileRange,
+    RawStream,
+    SeekableStream,
+    opened,
+)
 from foundation import storage
 from foundation.storage import RandomAccessFile
 
@@ -267,9 +274,9 @@ class _FileWindow(io.RawIOBase):
     @override
     def readinto(self, buffer: Any, /) -> int:
         view = memoryview(buffer)[: self._end - self._position]
-        found = self._file.read_into(self._position, view) if len(view) else 0
-        self._position += found
-        return found
+        length = self._file.read_into(self._position, view) if len(view) else 0
+        self._position += length
+        return length
 
 
 def _zstd_header(header: bytes) -> tuple[int | None, int]:
@@ -342,7 +349,7 @@ _FINDERS: dict[str, tuple[tuple[Callable[[RandomAccessFile], Iterator[Frame]], b
 }
 
 
-class FramedContent(RawStream):
+class FramedContent(SeekableStream):
     """The content of a compressed file, which is decompressed from its start or from a frame on.
 
     Args:
@@ -355,12 +362,13 @@ class FramedContent(RawStream):
     def __init__(self, path: bytes, codec: str, frame: Frame, end: Frame) -> None:
         super().__init__()
         self._path, self._codec, self._frame, self._frames_end = path, codec, frame, end
-        self._position = 0
         self._content: Decompressed | None = None
         self._reached = 0  # in the content
 
     @override
     def more(self, size: int) -> bytes:
+        if self._reached > self._position or self._reached < self._frame.content <= self._position:
+            self._end()
         if self._content is None:
             self._begin()
         while self._reached < self._position and self._next_bytes(self._position - self._reached):
@@ -370,20 +378,8 @@ class FramedContent(RawStream):
         return data
 
     @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def tell(self) -> int:
-        return self._position - len(self._pushed)
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """See RawIOBase; from the start or from the current position."""
-        offset += self.tell() if whence else 0
-        self._pushed, self._position = b"", offset
-        if self._reached > offset or (self._reached < self._frame.content <= offset):
-            self._end()
-        return offset
+    def end(self) -> int:
+        return self._frames_end.content
 
     @override
     def close(self) -> None:
@@ -415,7 +411,7 @@ class _Continued(RawStream):
     """Two streams, one after the other."""
 
     def __init__(self, *parts: RawStream) -> None:
-        super().__init__()
+        super().__init__(*parts)
         self._parts = list(parts)
 
     @override
@@ -424,11 +420,5 @@ class _Continued(RawStream):
             data = self._parts[0].more(size)
             if data:
                 return data
-            self._parts.pop(0).close()
+            self._parts.pop(0)
         return b""
-
-    @override
-    def close(self) -> None:
-        for part in self._parts:
-            part.close()
-        super().close()

@@ -50,26 +50,26 @@ class NameAnnotations:
         """The items, annotated; those whose name does not match are rejected."""
         while batch := list(itertools.islice(items, _BATCH_ITEMS)):
             names = [_searched(item, self._pattern) for item in batch]
-            found = _matches(self._pattern, names)
-            for item, name, groups in zip(batch, names, found, strict=True):
+            matches = _matches(self._pattern, names)
+            for item, name, groups in zip(batch, names, matches, strict=True):
                 yield self._annotated(item, name, groups)
 
     def _annotated(self, item: SourceItem, name: str, groups: dict[str, str] | None) -> SourceItem:
-        found = {group: text for group, text in (groups or {}).items() if text.strip()}
-        split = split_name(found.get("split", ""))
+        texts = {group: text for group, text in (groups or {}).items() if text.strip()}
+        split = split_name(texts.get("split", ""))
         item = item._replace(
-            label=found["label"] if "label" in found and "label" in self._groups else item.label,
+            label=texts["label"] if "label" in texts and "label" in self._groups else item.label,
             split=split or item.split,
-            group=found.get("group", item.group),
+            group=texts.get("group", item.group),
         )
         if item.reason:
             return item
         for group in ("label", "split"):
-            if group in self._groups and group not in found:
+            if group in self._groups and group not in texts:
                 detail = f"--label-pattern finds no {group} in {name!a}"
                 return item.rejected(Rejection("no-match", detail))
         if "split" in self._groups and split is None:
-            detail = f"the name has {found['split']!a}, which is none of {', '.join(SPLIT_NAMES)}"
+            detail = f"the name has {texts['split']!a}, which is none of {', '.join(SPLIT_NAMES)}"
             return item.rejected(Rejection("no-split", detail))
         return item
 

@@ -121,13 +121,13 @@ class LabelTable:
 
     def _united(self, rows: pa.Table) -> Annotations | Rejection:
         """What all rows of one path say together."""
-        found = [_annotations(row) for row in rows.to_pylist()]
-        if all(other == found[0] for other in found[1:]):
-            return found[0]
-        for one in found:
+        said_by_row = [_annotations(row) for row in rows.to_pylist()]
+        if all(other == said_by_row[0] for other in said_by_row[1:]):
+            return said_by_row[0]
+        for one in said_by_row:
             if isinstance(one, Rejection):
                 return one
-        said = [one for one in found if isinstance(one, Annotations)]
+        said = [one for one in said_by_row if isinstance(one, Annotations)]
         labels = {one.label for one in said if one.label is not None}
         if self._options.multi_label and len({one[1:] for one in said}) == 1 and labels:
             names = itertools.chain.from_iterable(
@@ -135,7 +135,7 @@ class LabelTable:
             )
             return said[0]._replace(label=join_labels(names))
         shown = sorted({" ".join(f"{value!a}" for value in one if value) for one in said})
-        detail = f"{len(found)} rows name it, with {', '.join(shown[:5])}"
+        detail = f"{len(said_by_row)} rows name it, with {', '.join(shown[:5])}"
         return Rejection("contradictory-rows", detail)
 
 
@@ -201,10 +201,10 @@ def _row(
         if isinstance(fields, Rejection):
             raise fields
         key = _key(fields.get(path_column))
-        found = reader.read(fields, class_names=names)
+        annotations = reader.read(fields, class_names=names)
     except Rejection as rejection:
         return (key, None, None, None, b"[]", rejection.reason, rejection.detail)
-    return (key, *found[:3], orjson.dumps(found.kept), "", "")
+    return (key, *annotations[:3], orjson.dumps(annotations.kept), "", "")
 
 
 def _key(value: Any) -> bytes:
@@ -364,20 +364,20 @@ class _Table:
         self._check_columns(sorted(seen))
 
     def _check_columns(self, names: Iterable[str]) -> None:
-        """Returns if the table has every column that is wanted, once.
+        """Checks that the table has every column that is wanted, once.
 
         Raises:
             InputError: It does not.
         """
-        found = list(names)
+        present = list(names)
         for use, column in self._columns.items():
-            if found.count(column) != 1:
-                count = "no" if column not in found else str(found.count(column))
+            if present.count(column) != 1:
+                count = "no" if column not in present else str(present.count(column))
                 flag = COLUMN_FLAGS[use.partition(" ")[0]]
-                near = "" if column in found else did_you_mean(column, found)
+                near = "" if column in present else did_you_mean(column, present)
                 raise InputError(
                     f"--labels {self._path} has {count} column {column!r} ({flag}). It has "
-                    f"{', '.join(map(repr, found))}. {near}Name one of these"
+                    f"{', '.join(map(repr, present))}. {near}Name one of these"
                     f"{' or use --no-labels' if use == 'label' else ''}."
                 )
 

@@ -98,7 +98,7 @@ class FolderLabels:
         Args:
             item: A file or a member.
             folders: Around it, below the root or in the archive.
-            split: Of the archive that it is in.
+            split: Split of the archive that it is in.
         """
         if self._by_split and split is None:
             split, folders = without_split(folders)
@@ -117,10 +117,10 @@ class FolderLabels:
 
     def _source_split(self, record_id: str) -> str | None:
         """The split that the name of its source is: of `photos/train photos/test`."""
-        found = (
+        splits = (
             split for prefix, split in self._source_splits.items() if record_id.startswith(prefix)
         )
-        return next(found, None)
+        return next(splits, None)
 
 
 def _source_splits(options: PreprocessOptions) -> dict[str, str]:
@@ -139,7 +139,7 @@ def no_split_folder() -> Rejection:
 
 
 def check_annotated(annotations: Annotations, options: PreprocessOptions) -> None:
-    """Returns if a record has the label and the split that the job needs.
+    """Checks that a record has the label and the split that the job needs.
 
     Raises:
         Rejection: One of them is missing.
@@ -267,16 +267,16 @@ def label_of(value: Any, class_names: Sequence[str], options: PreprocessOptions)
     several = list(value) if isinstance(value, list | tuple) else [value]
     if isinstance(value, str | bytes) and options.multi_label:  # bytes: CSV, .cls, Examples
         several = [name.strip() for name in (text_of(value) or "").split(_NAME_SEPARATOR)]
-    found = [name for name in (_class_name(one, class_names) for one in several) if name]
-    if options.multi_label and (found or isinstance(value, list | tuple)):
-        return join_labels(found)  # "" of an empty list: a record of none of the classes
-    if not found:
+    labels = [name for name in (_class_name(one, class_names) for one in several) if name]
+    if options.multi_label and (labels or isinstance(value, list | tuple)):
+        return join_labels(labels)  # "" of an empty list: a record of none of the classes
+    if not labels:
         return None
-    if len(found) > 1:
+    if len(labels) > 1:
         raise Rejection(
-            "several-labels", f"it has {len(found)} labels, {found[:5]}: --multi-label keeps them"
+            "several-labels", f"it has {len(labels)} labels, {labels[:5]}: --multi-label keeps them"
         )
-    return found[0]
+    return labels[0]
 
 
 def _class_name(value: Any, class_names: Sequence[str]) -> str | None:

@@ -245,7 +245,7 @@ class CorpusListing:
             yield self._from_table(item)
 
     def _check_no_columns(self, archive: SourceItem, index: ArchiveIndex) -> None:
-        """Returns if the job asks for no column that only companions could have.
+        """Checks that the job asks for no column that only companions could have.
 
         Raises:
             InputError: It does.
@@ -278,14 +278,14 @@ class CorpusListing:
         """The item with what the label table says, if there is one."""
         if self._labels is None:
             return item
-        found = self._labels.look_up(item)
+        annotations = self._labels.look_up(item)
         if item.reason:
             return item
-        if found is None:
+        if annotations is None:
             return item.rejected(Rejection(NO_ROW, "no row of the table names this file"))
-        if isinstance(found, Rejection):
-            return item.rejected(found)
-        item = item.annotated(found)
+        if isinstance(annotations, Rejection):
+            return item.rejected(annotations)
+        item = item.annotated(annotations)
         if item.label is None and not self._options.no_labels:
             column = self._options.main_label or DEFAULT_LABEL
             return item.rejected(Rejection("no-label", f"its row has no {column!r}"))

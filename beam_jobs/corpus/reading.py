@@ -121,11 +121,11 @@ class CorpusReader:
             return
         source: OpenRaw | None = None
         if item.locator.companions:
-            item, found = self._with_companions(item)
-            if isinstance(found, Rejection):
-                yield self._rejected(item, found)
+            item, data = self._with_companions(item)
+            if isinstance(data, Rejection):
+                yield self._rejected(item, data)
                 return
-            source = partial(InMemory, found)
+            source = partial(InMemory, data)
         if not item.replacement:
             yield from self._records(item, source)
             return
@@ -354,7 +354,7 @@ def read_part(
         part: The part.
         form: Its format.
         replacements: Files in place of records, by their place.
-        label: Of records that cannot be parsed, if listing decides it.
+        label: Label of records that cannot be parsed, if listing decides it.
     """
 
     def rejected(place: str, rejection: Rejection) -> UnusableRecord:
@@ -362,11 +362,11 @@ def read_part(
             rejection = rejection.with_data(None)
         return UnusableRecord(_record_id(part, place), rejection.at("read"), label)
 
-    found = form.find(part) if replacements else form.find_parsed(part)
+    records = form.find(part) if replacements else form.find_parsed(part)
     is_empty = not part.locator.is_split
     while True:
         try:
-            one = next(found, None)
+            one = next(records, None)
         except Rejection as rejection:
             yield rejected("", rejection)
             return
@@ -391,7 +391,7 @@ def read_part(
             yield rejected(one.place, rejection.with_data(one.data))
         else:
             yield record
-    if is_empty:  # a file in which nothing was found must not vanish: it may be of another format
+    if is_empty:  # a file in which nothing is found must not vanish: it may be of another format
         noun = form.extractor.plural
         kept = bytes_within(opened(part.source()), _KEPT_BYTES)
         empty = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)

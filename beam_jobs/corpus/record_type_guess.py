@@ -24,7 +24,7 @@ _PLURALS = {"image": "images", "text": "text"}
 
 
 def check_is_no_source(arguments: list[str]) -> None:
-    """Returns if the first argument of `shardmill preprocess` is not a corpus.
+    """Checks that the first argument of `shardmill preprocess` is not a corpus.
 
     Raises:
         UsageError: It is; the message has the command that was meant.

@@ -78,10 +78,10 @@ def before_replacement(item: SourceItem) -> SourceItem:
     """An item as it is in the corpus; a member of an archive as it is now."""
     if not item.replacement or item.locator.container:
         return item
-    found = storage.stat(place_of(item.path))
-    if found is None:
+    status = storage.stat(place_of(item.path))
+    if status is None:
         return item
-    return item._replace(size=found.size, mtime_ns=found.mtime_ns, replacement=b"")
+    return item._replace(size=status.size, mtime_ns=status.mtime_ns, replacement=b"")
 
 
 class Replacements:
@@ -113,15 +113,15 @@ class Replacements:
         """The item, with the file that replaces its bytes if there is one."""
         if not item.reason or item.reason in _CURABLE:
             for folder in self._folders:
-                found = _found(original_path(folder, self._prefix + item.record_id))
-                if found is not None:
+                replacement = _found(original_path(folder, self._prefix + item.record_id))
+                if replacement is not None:
                     self._matched = True
                     return item._replace(
-                        size=found.size,
-                        mtime_ns=found.mtime_ns,
+                        size=replacement.size,
+                        mtime_ns=replacement.mtime_ns,
                         reason="",
                         detail="",
-                        replacement=found.path,
+                        replacement=replacement.path,
                     )
         return item
 
@@ -142,7 +142,7 @@ class Replacements:
         return dict(sorted(found.items()))
 
     def check_matched(self) -> None:
-        """Returns if there was a file for some record.
+        """Checks that there was a file for some record.
 
         Raises:
             InputError: There was none.
@@ -158,9 +158,9 @@ class Replacements:
 def _found(path: PlaceT) -> Replacement | None:
     for place in (path, own_path(path)):
         try:
-            found = storage.stat(place)
+            status = storage.stat(place)
         except OSError:
             return None
-        if found is not None:
-            return Replacement(path_of(place), found.size, found.mtime_ns)
+        if status is not None:
+            return Replacement(path_of(place), status.size, status.mtime_ns)
     return None

@@ -107,13 +107,13 @@ def _kinds_in(root: storage.Place, prefix: str, selection: Selection) -> Counter
     )
 
 
-class _Look(NamedTuple):
-    """What a bounded look at a corpus found.
+class CorpusSample(NamedTuple):
+    """The first records of a corpus.
 
     Attributes:
         tables: The first records of each file that has columns, by its id.
-        folders: Those around each record without columns, below the root or in its archive; files
-            that only describe others are left out.
+        folders: The folders around each record without columns, below the root or in its archive;
+            files that only describe others are left out.
     """
 
     tables: dict[str, list[dict[str, Any]]]
@@ -134,31 +134,31 @@ def infer_labels(options: TextOptions, extractor: RecordExtractor) -> TextOption
         InputError: A column is named that is not there, labels are needed and there are none, or
             folders may be splits or classes.
     """
-    look = _look(options, extractor)
-    if look is None:
+    sample = _sample(options, extractor)
+    if sample is None:
         return settle_split(options, extractor)  # listing says what is wrong
-    _check_look(options, extractor, look)
-    in_folders = not look.tables and _in_class_folders(look, options)
+    _check_sample(options, extractor, sample)
+    in_folders = not sample.tables and _in_class_folders(sample, options)
     options = settle_split(options, extractor, folders_label=in_folders)
     by_name = "label" in pattern_groups(options.label_pattern)
-    is_said = options.label_column is not None or options.labels is not None or by_name
-    if options.no_labels or is_said:
+    has_explicit_labels = options.label_column is not None or options.labels is not None or by_name
+    if options.no_labels or has_explicit_labels:
         return options
-    if look.tables:
-        _, rows = look.table(extractor.columns)
+    if sample.tables:
+        _, rows = sample.table(extractor.columns)
         if DEFAULT_LABEL in rows[0]:
             return dataclasses.replace(options, label_column=DEFAULT_LABEL)
-    elif _in_class_folders(look, options):
+    elif _in_class_folders(sample, options):
         return options
-    _check_needs_no_labels(options, extractor, look)
-    notes = (*options.notes, *_labels_of_others(look))
+    _check_needs_no_labels(options, extractor, sample)
+    notes = (*options.notes, *_labels_of_others(sample))
     return dataclasses.replace(options, no_labels=True, notes=notes)
 
 
-def _labels_of_others(look: _Look) -> list[str]:
+def _labels_of_others(sample: CorpusSample) -> list[str]:
     """A note if the first records have no label, and other ones have."""
     labelled = [
-        name for name, rows in look.tables.items() if any(DEFAULT_LABEL in row for row in rows)
+        name for name, rows in sample.tables.items() if any(DEFAULT_LABEL in row for row in rows)
     ]
     if not labelled:
         return []
@@ -170,14 +170,14 @@ def _labels_of_others(look: _Look) -> list[str]:
 
 
 def check_columns(options: PreprocessOptions, extractor: RecordExtractor) -> None:
-    """Returns if the first files have the columns that the job needs.
+    """Checks that the first files have the columns that the job needs.
 
     Raises:
         InputError: None has.
     """
-    look = _look(options, extractor)
-    if look is not None and look.tables:
-        _check_look(options, extractor, look)
+    sample = _sample(options, extractor)
+    if sample is not None and sample.tables:
+        _check_sample(options, extractor, sample)
 
 
 def check_companions(
@@ -191,7 +191,7 @@ def check_companions(
     Args:
         items: Members of archives; their companions have the columns.
         options: The job.
-        extractor: Of the job.
+        extractor: The extractor of the job.
         scratch: A path for files that are removed again.
 
     Raises:
@@ -223,7 +223,7 @@ def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
     return wanted + [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
 
 
-def _look(options: PreprocessOptions, extractor: RecordExtractor) -> _Look | None:
+def _sample(options: PreprocessOptions, extractor: RecordExtractor) -> CorpusSample | None:
     """A bounded look at the sources; None if they are empty."""
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
     roots = [storage.place_of(path) for path in options.sources]
@@ -231,7 +231,7 @@ def _look(options: PreprocessOptions, extractor: RecordExtractor) -> _Look | Non
     seen, others = 0, list[tuple[str, ...]]()
     with (
         tempfile.TemporaryDirectory() as folder,
-        CorpusReader(options, extractor, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
+        CorpusReader(options, extractor, Path(folder, "sample"), _MAX_MEMBER_BYTES) as reader,
     ):
         for item, folders in itertools.islice(_files(roots, options, extractor), MAX_FILES):
             try:
@@ -244,10 +244,10 @@ def _look(options: PreprocessOptions, extractor: RecordExtractor) -> _Look | Non
                 tables[item.record_id] = rows
             elif not describes_others(item.record_id):
                 others.append(folders)
-    return _Look(tables, others) if seen else None
+    return CorpusSample(tables, others) if seen else None
 
 
-def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
+def _in_class_folders(sample: CorpusSample, options: PreprocessOptions) -> bool:
     """Whether every record without columns is in a folder of its class.
 
     With splits that have the same classes, single files elsewhere are no reason to doubt them:
@@ -256,7 +256,7 @@ def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
     by_split = options.split == SPLIT_BY_FOLDER
     if by_split and splits_have_same_classes(options):
         return True
-    classes = (without_split(folders)[1] if by_split else folders for folders in look.folders)
+    classes = (without_split(folders)[1] if by_split else folders for folders in sample.folders)
     roots = [storage.place_of(path) for path in options.sources]
     return all(classes) and _no_file_next_to_folders(roots, options)
 
@@ -265,11 +265,11 @@ def _files(
     roots: Sequence[storage.Place], options: PreprocessOptions, extractor: RecordExtractor
 ) -> Iterator[tuple[SourceItem, tuple[str, ...]]]:
     """Files and some members of archives, with the folders that may be classes."""
-    found = find_files(
+    files = find_files(
         roots, lambda _: None, follow_links=options.follow_links, on_unreadable="quarantine"
     )
     selection = Selection(options)
-    for item, folders in found:
+    for item, folders in files:
         if item.reason or selection.excludes(item.record_id):
             continue
         members = some_members(item, extractor.container_of)
@@ -308,14 +308,16 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
     )
 
 
-def _check_look(options: PreprocessOptions, extractor: RecordExtractor, look: _Look) -> None:
-    """Returns if some of the first records have each column that the options name.
+def _check_sample(
+    options: PreprocessOptions, extractor: RecordExtractor, sample: CorpusSample
+) -> None:
+    """Checks that some of the first records have each column that the options name.
 
     Raises:
         InputError: None has, or one has a type that cannot be used.
     """
     wanted = _wanted(AnnotationReader(options))
-    if not look.tables:
+    if not sample.tables:
         if wanted:
             flag, column = wanted[0]
             raise InputError(
@@ -323,15 +325,15 @@ def _check_look(options: PreprocessOptions, extractor: RecordExtractor, look: _L
                 "no columns. Give JSON, CSV or Parquet files, or leave it out."
             )
         return
-    found = {name for rows in look.tables.values() for row in rows for name in row}
-    file_id, rows = look.table(extractor.columns)
+    columns_seen = {name for rows in sample.tables.values() for row in rows for name in row}
+    file_id, rows = sample.table(extractor.columns)
     # Next to plain text, a table of something else is a matter of its own records.
-    if not look.folders and not _has_record_columns(extractor, found):
-        own = [(extractor.column_flag, name) for name in extractor.columns if name not in found]
-        wanted = own + wanted
+    if not sample.folders and not _has_record_columns(extractor, columns_seen):
+        missing = [name for name in extractor.columns if name not in columns_seen]
+        wanted = [*((extractor.column_flag, name) for name in missing), *wanted]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for flag, name in wanted:
-        if name not in found:
+        if name not in columns_seen:
             raise InputError(_missing(flag, name, file_id, columns, _guess(rows, extractor)))
     for name in extractor.columns:
         kind = rows[0].get(name)
@@ -377,8 +379,10 @@ def _guess(rows: list[dict[str, Any]], extractor: RecordExtractor) -> str:
     return named[0] if named else max(texts, key=lambda name: texts[name], default="")
 
 
-def _check_needs_no_labels(options: TextOptions, extractor: RecordExtractor, look: _Look) -> None:
-    """Returns if the job can do without labels.
+def _check_needs_no_labels(
+    options: TextOptions, extractor: RecordExtractor, sample: CorpusSample
+) -> None:
+    """Checks that the job can do without labels.
 
     Raises:
         InputError: It cannot.
@@ -390,11 +394,11 @@ def _check_needs_no_labels(options: TextOptions, extractor: RecordExtractor, loo
     }
     for flag, is_given in flags.items():
         if is_given:
-            found = "not every file is in a class folder"
-            if look.tables:
-                file_id, rows = look.table(extractor.columns)
-                found = f"{file_id} has the columns {', '.join(map(ascii, rows[0]))}"
+            fact = "not every file is in a class folder"
+            if sample.tables:
+                file_id, rows = sample.table(extractor.columns)
+                fact = f"{file_id} has the columns {', '.join(map(ascii, rows[0]))}"
             raise InputError(
-                f"{flag} needs labels, and there are none: {found}. Name a column with "
+                f"{flag} needs labels, and there are none: {fact}. Name a column with "
                 "--label-column, or make one folder per class."
             )

@@ -48,9 +48,9 @@ def container_in(head: bytes) -> str:
     """The key of CONTAINERS that a file is by its first bytes; "" if it is not an archive."""
     if head.startswith(b"PK") and head[_ZIP_NAME:].startswith(_ZIPS_OF_PROGRAMS):
         return ""
-    found = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
-    if found:
-        return found if found in CONTAINERS else ""
+    kind = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
+    if kind:
+        return kind if kind in CONTAINERS else ""
     return "tar" if _is_tar(head) else ""
 
 
@@ -62,9 +62,9 @@ def container_of(path: bytes) -> str:
     """
     try:
         for codec, head in _heads(path):
-            found = container_in(head)
-            if found:
-                return found if found == "tar" or not codec else ""
+            kind = container_in(head)
+            if kind:
+                return kind if kind == "tar" or not codec else ""
     except Rejection:
         pass  # reading says why
     return ""
@@ -73,8 +73,8 @@ def container_of(path: bytes) -> str:
 def image_kind(path: bytes) -> str:
     """The value of --source that reads a file of an image corpus, IMAGE, or UNKNOWN."""
     name = os.path.basename(path).decode("utf-8", "replace")
-    found = content_kind(path) or _kind_by_name(name.lower())
-    return found if found in CONTAINERS or found in formats_of("image") else UNKNOWN
+    kind = content_kind(path) or _kind_by_name(name.lower())
+    return kind if kind in CONTAINERS or kind in formats_of("image") else UNKNOWN
 
 
 def content_kind(path: bytes) -> str:
@@ -131,9 +131,9 @@ def text_format(head: bytes, name: str) -> str:
         head: Its first HEAD_BYTES, decompressed.
         name: Its own name.
     """
-    found = _binary_kind(head)
-    if found:
-        return found if found in formats_of("text") else UNKNOWN
+    kind = _binary_kind(head)
+    if kind:
+        return kind if kind in formats_of("text") else UNKNOWN
     named = _EXTENSIONS.get(_extension(name), UNKNOWN)
     form = named if named in formats_of("text") else UNKNOWN
     if form and FORMATS[form].magic:
@@ -150,9 +150,9 @@ def text_format(head: bytes, name: str) -> str:
 
 def _binary_kind(head: bytes) -> str:
     """An archive, a binary format or an image, by magic bytes; "" for others."""
-    found = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
-    if found:
-        return found
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
+    if kind:
+        return kind
     # A TFRecord and a tar may begin with the magic bytes of a codec: see who calls.
     if is_frame(head[:12]):
         return "tfrecord"

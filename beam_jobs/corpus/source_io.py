@@ -163,7 +163,7 @@ def read_file(path: bytes, size: int, limit: int) -> bytes:
 
 
 def check_size(size: int, limit: int) -> None:
-    """Returns if a record may be held in memory.
+    """Checks that a record may be held in memory.
 
     Raises:
         Rejection: It has more bytes than the limit.

@@ -43,7 +43,7 @@ def settle_split(
 
     Args:
         options: The job, with its source settled.
-        extractor: Of the job.
+        extractor: The extractor of the job.
         folders_label: Whether folders label records, as far as the extractor does not know.
 
     Raises:
@@ -54,14 +54,14 @@ def settle_split(
     by_name = "label" in pattern_groups(options.label_pattern)
     is_labeled = not (options.no_labels or by_name or options.labels is not None)
     labelled = folders_label and extractor.needs_class_folders and is_labeled
-    found = [_SourceFolders(place, options, extractor, labelled) for place in _looked_into(options)]
-    reason = _why_folders(found)
+    roots = [_SourceFolders(place, options, extractor, labelled) for place in _looked_into(options)]
+    reason = _why_folders(roots)
     if reason and not (options.stratify and not labelled):
         if options.stratify:
             raise _ambiguous(f"{reason}, and --stratify needs fractions", options)
         note = f"{reason}: --split folders is used."
         return dataclasses.replace(options, split=SPLIT_BY_FOLDER, notes=(*options.notes, note))
-    named = [root for root in found if root.labelled and root.split_names]
+    named = [root for root in roots if root.labelled and root.split_names]
     if named:
         # Nested sources are a mistake first.
         prefixes([storage.place_of(source) for source in options.sources])
@@ -144,8 +144,8 @@ def splits_have_same_classes(options: PreprocessOptions) -> bool:
     """Whether each source is a folder in which two or more splits have the same folders."""
     for source in options.sources:
         folders = _folders_in(storage.place_of(source))
-        found = {name: inside for name, inside in folders.items() if inside and split_name(name)}
-        if not (_several(found) and _same_classes(found)):
+        by_split = {name: inside for name, inside in folders.items() if inside and split_name(name)}
+        if not (_several(by_split) and _same_classes(by_split)):
             return False
     return True
 

@@ -31,6 +31,9 @@ _SKIP_BYTES = 1 << 16  # 64 KiB of a stream that cannot seek
 class RawStream(io.RawIOBase):
     """Bytes from somewhere, before buffering.
 
+    Args:
+        sources: The streams that it reads, which are closed with it.
+
     Attributes:
         damage: Why the stream ends before its end; None if it does not, as far as it was read.
         buffer_bytes: Bytes to read at a time.
@@ -39,6 +42,16 @@ class RawStream(io.RawIOBase):
     damage: Rejection | None = None
     buffer_bytes = _BUFFER_BYTES
     _pushed = b""
+
+    def __init__(self, *sources: io.IOBase) -> None:
+        super().__init__()
+        self._sources = sources
+
+    @override
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
+        super().close()
 
     @abc.abstractmethod
     def more(self, size: int) -> bytes:
@@ -62,11 +75,11 @@ class RawStream(io.RawIOBase):
 
     def look(self, size: int) -> bytes:
         """The next bytes, which are read again; fewer at the end."""
-        parts, found = [self._pushed], len(self._pushed)
+        parts, length = [self._pushed], len(self._pushed)
         self._pushed = b""
-        while found < size and (data := self._next(size - found)):
+        while length < size and (data := self._next(size - length)):
             parts.append(data)
-            found += len(data)
+            length += len(data)
         self._pushed = b"".join(parts)
         return self._pushed[:size]
 
@@ -83,6 +96,33 @@ class RawStream(io.RawIOBase):
         return b""
 
 
+class SeekableStream(RawStream):
+    """Bytes that can be read from anywhere."""
+
+    _position = 0  # of the byte that `more` gives next
+
+    @abc.abstractmethod
+    def end(self) -> int:
+        """Number of bytes."""
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def tell(self) -> int:
+        return self._position - len(self._pushed)
+
+    @override
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self.tell()
+        elif whence == os.SEEK_END:
+            offset += self.end()
+        self._pushed, self._position = b"", offset
+        return offset
+
+
 class ByteStream(io.BufferedReader):
     """A stream that is read forwards, or anywhere if it is `seekable`."""
 
@@ -97,7 +137,7 @@ class ByteStream(io.BufferedReader):
         return self.raw.damage
 
     def check_whole(self) -> None:
-        """Returns if the stream ended at its end, after all of it was read.
+        """Checks that the stream ended at its end, after all of it was read.
 
         Raises:
             Rejection: The damage that ended it.
@@ -117,7 +157,7 @@ class ByteStream(io.BufferedReader):
         return data + self.read(limit + 1 - _SMALL_BYTES)
 
 
-class FileRange(RawStream):
+class FileRange(SeekableStream):
     """A byte range of a file.
 
     Args:
@@ -132,19 +172,20 @@ class FileRange(RawStream):
     ) -> None:
         super().__init__()
         self._path = path
-        self._offset, self._size, self._position = offset, size, 0
+        self._offset, self._size = offset, size
         self._damage_at_end = damage
         self._file: storage.RandomAccessFile | None = None
         retried(self._open, path)
 
+    @override
     def readinto(self, buffer: Any, /) -> int:
-        """See RawIOBase; the usual case without a copy."""
+        # The usual case, without a copy.
         view = memoryview(buffer)
         if self._size < 0 and not self._pushed and self.damage is None:
-            found = self._retried(lambda file, at: file.read_into(at, view))
-            self._position += found
-            if found:
-                return found
+            length = self._retried(lambda file, at: file.read_into(at, view))
+            self._position += length
+            if length:
+                return length
         return super().readinto(view)
 
     @override
@@ -163,21 +204,8 @@ class FileRange(RawStream):
         return data
 
     @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def tell(self) -> int:
-        return self._position - len(self._pushed)
-
-    @override
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        if whence == os.SEEK_CUR:
-            offset += self.tell()
-        elif whence == os.SEEK_END:
-            offset += self._open().size - self._offset if self._size < 0 else self._size
-        self._pushed, self._position = b"", offset
-        return offset
+    def end(self) -> int:
+        return self._open().size - self._offset if self._size < 0 else self._size
 
     @override
     def close(self) -> None:
@@ -206,33 +234,24 @@ class FileRange(RawStream):
         return retried(attempt, self._path)
 
 
-class InMemory(RawStream):
+class InMemory(SeekableStream):
     """Bytes in memory: a small file, which costs more to open again than to keep."""
 
     buffer_bytes = 1 << 12  # 4 KiB
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
-        self._file = io.BytesIO(data)
+        self._data = data
 
     @override
     def more(self, size: int) -> bytes:
-        return self._file.read(size)
+        data = self._data[self._position : self._position + size]
+        self._position += len(data)
+        return data
 
     @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def tell(self) -> int:
-        return self._file.tell() - len(self._pushed)
-
-    @override
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        if whence == os.SEEK_CUR:
-            offset, whence = offset + self.tell(), os.SEEK_SET
-        self._pushed = b""
-        return self._file.seek(offset, whence)
+    def end(self) -> int:
+        return len(self._data)
 
 
 class Decompressed(RawStream):
@@ -244,7 +263,7 @@ class Decompressed(RawStream):
     """
 
     def __init__(self, compressed: ByteStream, codec: str) -> None:
-        super().__init__()
+        super().__init__(compressed)
         self._compressed = compressed
         self._content = DECOMPRESSORS[codec](compressed)
 
@@ -261,11 +280,6 @@ class Decompressed(RawStream):
             self._compressed.check_whole()
         return data
 
-    @override
-    def close(self) -> None:
-        self._compressed.close()
-        super().close()
-
 
 class Beginning(RawStream):
     """The first bytes of a stream, which ends there as if it were damaged.
@@ -276,7 +290,7 @@ class Beginning(RawStream):
     """
 
     def __init__(self, file: ByteStream, size: int) -> None:
-        super().__init__()
+        super().__init__(file)
         self._file = file
         self._left = size
 
@@ -289,11 +303,6 @@ class Beginning(RawStream):
         if not data and size:
             self._file.check_whole()
         return data
-
-    @override
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> ByteStream:

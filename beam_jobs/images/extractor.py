@@ -147,7 +147,7 @@ class ImageExtractor(RecordExtractor):
 
 
 def _check_no_columns(options: ImageOptions) -> None:
-    """Checks that a job on a source without columns asks for none.
+    """Checks that the job asks for no column, of a source without columns.
 
     Raises:
         UsageError: It asks for one.

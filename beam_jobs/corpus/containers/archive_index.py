@@ -168,7 +168,7 @@ def member_groups(
         exact = [member for member in primary if "." not in _split_key(member.name)[1]]
         if len(exact) == 1 and needs_one:
             primary = exact  # next to 7.jpg, a 7.seg.png is a mask
-        found = tuple(
+        companions = tuple(
             (name, by_extension[name])
             for name in _COMPANIONS
             if name in by_extension
@@ -181,12 +181,12 @@ def member_groups(
             primary = group
         elif len(primary) > 1 and needs_one:
             rejection = Rejection("several-pictures", f"{len(primary)} images have one key")
-        elif needs_companion and not found:
+        elif needs_companion and not companions:
             detail = f"no {', '.join(_COMPANIONS)} has the same key"
             rejection = Rejection("no-companion", detail)
         for member in group:
             if member in primary:
-                yield MemberGroup(member, found, rejection)
+                yield MemberGroup(member, companions, rejection)
             elif _split_key(member.name)[1] not in _COMPANIONS:
                 on_ignored(member.name)
 

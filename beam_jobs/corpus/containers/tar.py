@@ -49,7 +49,7 @@ class TarMember(NamedTuple):
 
     Attributes:
         name: As the archive spells it.
-        offset: Of its first byte in the decompressed archive.
+        offset: First byte in the decompressed archive.
         size: Bytes of the member.
         kind: "" of a regular file; otherwise its kind: "a symbolic link", ...
     """
@@ -64,7 +64,7 @@ class TarGap(NamedTuple):
     """Bytes of an archive that belong to no member, because of damage.
 
     Attributes:
-        offset: Of the first byte.
+        offset: First byte.
         size: Number of bytes.
         why: The damage that was found.
     """
@@ -81,10 +81,10 @@ def read_headers(archive: SequentialReader) -> Iterator[TarMember | TarGap]:
     try:
         while True:
             start = reader.position
-            found = reader.next()
-            if found is None:
+            entry = reader.next()
+            if entry is None:
                 return
-            yield found
+            yield entry
     except Rejection as damage:  # the stream itself ends here
         yield TarGap(start, max(0, reader.position - start), damage.detail)
 
@@ -236,7 +236,7 @@ _MAX_GAPS = 100  # whose bytes are kept
 
 
 class Tar(Container):
-    """See Container."""
+    """Tar archives."""
 
     @override
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:

@@ -81,11 +81,11 @@ def _find_directory(file: RandomAccessFile) -> tuple[int, int, int, int]:
     file_size = file.size
     tail_start = max(0, file_size - _MAX_COMMENT_BYTES - _END.size)
     tail = file.read_at(tail_start, file_size - tail_start)
-    found = tail.rfind(b"PK\5\6")
-    if found < 0 or found + _END.size > len(tail):
+    end_record = tail.rfind(b"PK\5\6")
+    if end_record < 0 or end_record + _END.size > len(tail):
         raise Rejection("not-a-zip", "it has no directory at its end")
-    _, _, _, _, entries, size, start, _ = _END.unpack_from(tail, found)
-    end = tail_start + found
+    _, _, _, _, entries, size, start, _ = _END.unpack_from(tail, end_record)
+    end = tail_start + end_record
     locator = file.read_at(max(0, end - _END_64_LOCATOR.size), _END_64_LOCATOR.size)
     if locator[:4] == b"PK\6\7":
         # Right before its locator, unless there is a rare extensible sector.
@@ -161,7 +161,7 @@ _MAX_DICTIONARY_BYTES = 64 << 20  # 64 MiB, the largest that LZMA's presets use;
 
 
 class Zip(Container):
-    """See Container."""
+    """Zip archives."""
 
     @override
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:
@@ -256,7 +256,7 @@ class _Decompressing:
         self._decompressor = decompressor
 
     def read(self, size: int, /) -> bytes:
-        """See Readable."""
+        """The next bytes; none at the end."""
         while not self._decompressor.eof:
             block = b""
             if self._decompressor.needs_input and not (block := self._stored.read(_INPUT_BYTES)):

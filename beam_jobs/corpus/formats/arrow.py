@@ -16,7 +16,7 @@ _STREAM_MAGIC = b"\xff\xff\xff\xff"  # a message of the format since Arrow 0.15
 
 
 class Arrow(Columnar):
-    """See Columnar."""
+    """Rows of Arrow files and streams."""
 
     @override
     def open_file(self, file: ByteStream) -> ColumnFile:
@@ -28,7 +28,7 @@ class Arrow(Columnar):
 
 
 class _ArrowFile(ColumnFile):
-    """See ColumnFile; a group of rows is a record batch.
+    """An Arrow file or stream; a group of rows is a record batch.
 
     A file whose end is missing is read as the stream that it contains.
     """

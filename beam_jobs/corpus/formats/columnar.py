@@ -44,7 +44,7 @@ class RowGroup(NamedTuple):
     """Rows that are stored together.
 
     Attributes:
-        number: Of the group in the file.
+        number: Number of the group in the file.
         rows: How many it declares.
         bytes: Its size, about; no file has many more rows than bytes.
     """
@@ -58,7 +58,7 @@ class ColumnFile(abc.ABC):
     """An open file of rows with named columns.
 
     Attributes:
-        schema: Of its columns.
+        schema: Names and types of its columns.
     """
 
     schema: pa.Schema
@@ -73,7 +73,7 @@ class ColumnFile(abc.ABC):
 
 
 class Columnar(Format):
-    """See Format; a split is of whole row groups, `seek` is the number of its first."""
+    """Rows of a column file; a split is of whole row groups, `seek` is the number of its first."""
 
     @abc.abstractmethod
     def open_file(self, file: ByteStream) -> ColumnFile:
@@ -102,13 +102,13 @@ class Columnar(Format):
 
     @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        found: list[Split] = []
+        splits: list[Split] = []
         try:
-            found = list(_splits(self.open_file(file)))
+            splits = list(_splits(self.open_file(file)))
         except (Rejection, *DAMAGE):
             pass  # reading says what is wrong
-        rising = all(one.start < one.end or one.end < 0 for one in found)
-        return found if found and rising else super().splits(file, size)
+        rising = all(one.start < one.end or one.end < 0 for one in splits)
+        return splits if splits and rising else super().splits(file, size)
 
     @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
@@ -259,7 +259,7 @@ def _splits(file: ColumnFile) -> Iterator[Split]:
 
 
 def _check(batch: pa.RecordBatch) -> None:
-    """Returns if every cell is inside of its column; damage may have moved it anywhere.
+    """Checks that every cell is inside of its column; damage may have moved it anywhere.
 
     Text that is not UTF-8 is a matter of its row, so text is checked as bytes.
 

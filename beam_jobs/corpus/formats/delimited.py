@@ -45,9 +45,9 @@ class Columns(NamedTuple):
     """What a row needs to be parsed: the names of its columns, and its encoding.
 
     Attributes:
-        names: Of the columns.
-        encoding: Of the bytes of the row.
-        offset: Of its first byte.
+        names: Names of the columns.
+        encoding: Encoding of the bytes of the row.
+        offset: First byte of the row.
         source: The encoding of the file, if its lines were converted; else "".
     """
 
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
 
 
 class Csv(Format):
-    """See Format."""
+    """Rows with commas between fields, below a header."""
 
     options: TextOptions
     splits_bytes = True
@@ -169,7 +169,7 @@ class Csv(Format):
             raise rejection.with_data(self.readable_bytes(part)) from None
 
     def _check_repeated(self, names: tuple[str, ...]) -> None:
-        """Returns if each column that is read is there once at most.
+        """Checks that each column that is read is there once at most.
 
         Raises:
             Rejection: One is there twice.
@@ -189,7 +189,7 @@ def _described(error: csv.Error) -> str:
 
 
 class Tsv(Csv):
-    """See Format."""
+    """Rows with tabs between fields, below a header."""
 
     delimiter = "\t"
 

@@ -26,7 +26,7 @@ _BOXES = re.compile(
 
 
 class Html(Format):
-    """See Format."""
+    """A page, which is a document."""
 
     options: TextOptions
 

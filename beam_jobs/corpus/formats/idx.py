@@ -45,7 +45,7 @@ class _Images(NamedTuple):
 
 
 class Idx(Format):
-    """See Format; the context of a record is its label."""
+    """Images of an IDX file; the context of a record is its label."""
 
     @override
     def find(self, part: FilePart) -> Iterator[Found]:
@@ -116,8 +116,8 @@ class Idx(Format):
         except Rejection as rejection:
             raise _mismatch(part, count, path, rejection.detail) from None
         if shape != (count,) or len(labels) != count:
-            found = f"{shape[0]} are declared, it has {len(labels)}"
-            raise _mismatch(part, count, path, found)
+            mismatch = f"{shape[0]} are declared, it has {len(labels)}"
+            raise _mismatch(part, count, path, mismatch)
         return labels
 
 
@@ -181,9 +181,9 @@ def partner(path: bytes, own: bytes, other: bytes) -> bytes | None:
     numbers = (b"idx1",) if other == _LABELS else (b"idx3", b"idx4")
     old_numbers, suffixes = (b"idx1", b"idx3", b"idx4"), (b"", b".gz")
     for number, old, suffix in itertools.product(numbers, old_numbers, suffixes):
-        found = os.path.join(folder, plain.replace(old, number) + suffix)
-        if old in plain and is_file(found):
-            return found
+        path_of_other = os.path.join(folder, plain.replace(old, number) + suffix)
+        if old in plain and is_file(path_of_other):
+            return path_of_other
     return None
 
 

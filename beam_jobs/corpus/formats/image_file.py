@@ -9,7 +9,7 @@ from beam_jobs.corpus.record import RawRecord
 
 
 class ImageFile(Format):
-    """See Format."""
+    """A file with one image."""
 
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:

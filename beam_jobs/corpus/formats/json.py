@@ -65,10 +65,11 @@ class _JsonFormat(Format):
 
 
 class JsonLines(_JsonFormat, LineFormat):
-    """See Format."""
+    """JSON values, one a line."""
 
+    @override
     def find_parsed(self, part: FilePart) -> Iterator[Found | RawRecord]:
-        """See Format: anything but a usable object is left to `parse`, which says why."""
+        # Anything but a usable object is left to `parse`, which says why.
         said, file_id, place = part.annotations, part.file_id, self.place
         from_fields, read = self.extractor.from_fields, self.annotations.read
 
@@ -85,7 +86,7 @@ class JsonLines(_JsonFormat, LineFormat):
 
 
 class Json(_JsonFormat):
-    """See Format."""
+    """A JSON value, or a list of them."""
 
     @override
     def find(self, part: FilePart) -> Iterator[Found]:
@@ -151,7 +152,7 @@ class _ListElement(NamedTuple):
 
 
 def _check(element: _ListElement) -> None:
-    """Returns if an element is JSON.
+    """Checks that an element is JSON.
 
     Raises:
         Rejection: It is not.
@@ -212,7 +213,7 @@ def _trimmed(data: bytes, offset: int) -> _ListElement:
 
 
 def _check_end(file: ByteStream, rest: bytes, bracket: bytes) -> None:
-    """Returns if a list ends well.
+    """Checks that a list ends well.
 
     Raises:
         Rejection: It ends with another bracket, or more follows.

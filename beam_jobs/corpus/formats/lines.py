@@ -25,7 +25,7 @@ class Line(NamedTuple):
     """One line.
 
     Attributes:
-        offset: Of its first byte in the stream.
+        offset: Its first byte in the stream.
         data: Its bytes with its line break; of a line that exceeds the limit only the last ones.
         size: Its bytes.
         is_whole: Whether it has an end; the end of the file counts, unless that is damage.
@@ -41,7 +41,7 @@ class LineBlock(NamedTuple):
     """Neighbouring lines with nothing unusual about them: whole, and within the limit.
 
     Attributes:
-        offset: Of the first byte in the stream.
+        offset: The first byte in the stream.
         lines: Their bytes without the line feed that ends each.
     """
 
@@ -63,8 +63,9 @@ class LineFormat(Format):
     def find(self, part: FilePart) -> Iterator[Found]:
         return self.find_lines(part)
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format; lines may be split anywhere, unless a line depends on those before it."""
+        # Lines may be split anywhere, unless a line depends on those before it.
         try:
             whole = encoding_of_lines(file, self.options.encoding).name in STATEFUL
         except Rejection:
@@ -164,7 +165,7 @@ def read_lines(
 
     Args:
         file: At its beginning.
-        encoding: Of the file.
+        encoding: Encoding of the file.
         limit: Most bytes of a line to keep.
         start: A multiple of the width of a code unit, as `end` is.
         end: -1 is the end of the file.
@@ -190,7 +191,7 @@ def read_blocks(
 
     Args:
         file: At its beginning.
-        encoding: Of the file.
+        encoding: Encoding of the file.
         limit: As for `read_lines`.
         start: As for `read_lines`.
         end: As for `read_lines`; the first line is not read to its end if it passes it.

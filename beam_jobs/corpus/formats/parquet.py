@@ -25,7 +25,7 @@ _MOST_BYTES = 64 << 20  # 64 MiB of such values at a time, were each as large as
 
 
 class Parquet(Columnar):
-    """See Columnar."""
+    """Rows of Parquet files."""
 
     @override
     def open_file(self, file: ByteStream) -> ColumnFile:
@@ -37,7 +37,7 @@ class Parquet(Columnar):
 
 
 class ParquetFile(ColumnFile):
-    """See ColumnFile; a group of rows is a row group.
+    """A Parquet file; a group of rows is a row group.
 
     A value may be in every row, which takes a few bytes in a file. So text is read as dictionaries,
     whose rows are decoded as `row_sizes` says.

@@ -20,7 +20,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
 
 class PlainText(LineFormat):
-    """See Format."""
+    """Documents that are files, lines, or texts between separators."""
 
     def __init__(self, options: TextOptions, extractor: RecordExtractor) -> None:
         super().__init__(options, extractor)

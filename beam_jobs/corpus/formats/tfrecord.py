@@ -36,7 +36,7 @@ def is_frame(header: bytes) -> bool:
 
 
 class TfRecord(Format):
-    """See Format; `seek` of a split is the first byte of its first record."""
+    """Examples in a TFRecord file; `seek` of a split is the first byte of its first record."""
 
     @override
     def find(self, part: FilePart) -> Iterator[FoundRecord | FoundRejection]:
@@ -66,8 +66,9 @@ class TfRecord(Format):
         annotations = self.annotations.read(fields, part.annotations, part.names().class_names)
         return RawRecord("", found.data, payload, annotations, "utf-8")
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format; headers alone are read, from one record to the next."""
+        # Headers alone are read, from one record to the next.
         found: list[Split] = []
         reader = SequentialReader(file)
         start = number = seek = 0
@@ -100,7 +101,7 @@ class TfRecord(Format):
         return rows
 
     def _check_begin(self, file: ByteStream, part: FilePart) -> None:
-        """Returns if a file begins with a record.
+        """Checks that a file begins with a record.
 
         Raises:
             Rejection: It does not.

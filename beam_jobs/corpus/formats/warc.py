@@ -30,7 +30,7 @@ _UNKNOWN = ("", "application/octet-stream", "unk", "application/http")
 
 
 class Warc(Format):
-    """See Format."""
+    """Pages of a WARC file."""
 
     @override
     def find(self, part: FilePart) -> Iterator[Found]:

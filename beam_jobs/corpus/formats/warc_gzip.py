@@ -22,7 +22,7 @@ class GzipMembers(RawStream):
     """The content of a gzip file in which reading can continue after a damaged member."""
 
     def __init__(self, compressed: ByteStream) -> None:
-        super().__init__()
+        super().__init__(compressed)
         self._compressed = compressed
         self._waiting = b""
         self._member = bytearray()  # the compressed member, as far as it was read
@@ -48,11 +48,6 @@ class GzipMembers(RawStream):
             data = self._inflated(size)
             if data:
                 return data
-
-    @override
-    def close(self) -> None:
-        self._compressed.close()
-        super().close()
 
     def _inflated(self, size: int) -> bytes:
         inflater, waiting = self._inflater, self._waiting

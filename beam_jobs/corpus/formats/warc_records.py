@@ -26,7 +26,7 @@ class WarcRecord(NamedTuple):
         offset: In the decompressed file.
         data: All of it.
         block: The bytes after its header.
-        fields: Of its header, by their names in lower case.
+        fields: Fields of its header, by their names in lower case.
     """
 
     offset: int
@@ -53,9 +53,9 @@ def read_warc(file: ByteStream, limit: int) -> Iterator[WarcRecord | WarcGap]:
     """Every record, and every range that is not one; `limit` is the most bytes of a record."""
     reader = _RecordReader(file, limit)
     while True:
-        found = reader.next()
-        if found is not None:
-            yield found
+        one = reader.next()
+        if one is not None:
+            yield one
         elif file.damage is None:
             return
         if file.damage is not None and reader.is_drained():
@@ -98,8 +98,8 @@ def split_record(data: bytes) -> WarcRecord:
 
 def split_header(data: bytes) -> tuple[bytes, bytes]:
     """(header, what follows its blank line); all is the header if it has no end."""
-    found = [(data.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
-    end, width = min((one for one in found if one[0] >= 0), default=(len(data), 0))
+    ends = [(data.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
+    end, width = min((one for one in ends if one[0] >= 0), default=(len(data), 0))
     return data[:end], data[end + width :]
 
 

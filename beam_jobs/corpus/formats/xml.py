@@ -49,7 +49,7 @@ class _Context(NamedTuple):
     Attributes:
         record: The name of the elements that are records; "" if the file is one.
         rules: How text is made of them.
-        encoding: Of the file.
+        encoding: Encoding of the file.
         prolog: The bytes before the first element, which may declare entities.
         is_feed: Whether it is RSS or Atom.
     """
@@ -62,7 +62,7 @@ class _Context(NamedTuple):
 
 
 class Xml(Format):
-    """See Format."""
+    """A document, the items of a feed, or the elements of a name."""
 
     options: TextOptions
 
@@ -81,8 +81,9 @@ class Xml(Format):
         text = self._text(fields, element.text, context)
         return RawRecord("", found.data, text, annotations, context.encoding)
 
+    @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
-        """See Format; a file that is one record has columns only if one is asked for."""
+        # A file that is one record has columns only if one is asked for.
         rows: list[dict[str, Any]] = []
         try:
             for one in self._find(part.beginning(self.limit), inspects=True):
@@ -239,7 +240,7 @@ def _without_html(fields: Fields, context: _Context) -> Fields:
     """
     if not context.is_feed:
         return fields
-    found = dict(fields)
+    plain = dict(fields)
     for name, value in fields.items():
         if local_name(name) in _MAY_BE_HTML:
             kind = first_of(fields, f"{local_name(name)}/@type")
@@ -247,8 +248,8 @@ def _without_html(fields: Fields, context: _Context) -> Fields:
             texts = [
                 _text_of_html(text) if _is_html(text, kind, context) else text for text in texts
             ]
-            found[name] = texts[0] if isinstance(value, str) else texts
-    return found
+            plain[name] = texts[0] if isinstance(value, str) else texts
+    return plain
 
 
 def _is_html(text: str, kind: str, context: _Context) -> bool:

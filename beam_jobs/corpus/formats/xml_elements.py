@@ -37,8 +37,8 @@ class XmlElement(NamedTuple):
         offset: Its first byte.
         size: Its bytes.
         data: Its bytes, in UTF-8; none if they are more than the limit.
-        text: Of itself and all elements in it.
-        fields: Of its children and attributes, those that the rules name.
+        text: Text of itself and all elements in it.
+        fields: Values of its children and attributes, those that the rules name.
         rejection: Why it cannot be used, or None.
     """
 
@@ -69,7 +69,7 @@ class ElementReader:
 
     Args:
         file: At its beginning.
-        encoding: Of the file.
+        encoding: Encoding of the file.
         name: With or without a prefix; "" for the first element, whatever its name.
         limit: Most bytes of a record.
         rules: How text is made of elements.
@@ -141,8 +141,8 @@ class ElementReader:
             self._file.check_whole()
         if raw != clean:
             same = np.frombuffer(raw, np.uint8) == np.frombuffer(clean, np.uint8)
-            found = np.flatnonzero(~same) + self._base + len(self._window)
-            self._bad = np.concatenate([self._bad, found])
+            replaced = np.flatnonzero(~same) + self._base + len(self._window)
+            self._bad = np.concatenate([self._bad, replaced])
         self._window += raw
         self._parser.Parse(clean, not raw)
         end = self._base + len(self._window)
@@ -211,10 +211,10 @@ class ElementReader:
 
     def _not_allowed(self, start: int, end: int) -> Rejection | None:
         """Why the bytes of a record cannot be used; None if they can."""
-        found = self._bad[(self._bad >= start) & (self._bad < end)]
-        if not len(found):
+        inside = self._bad[(self._bad >= start) & (self._bad < end)]
+        if not len(inside):
             return None
-        at = int(found[0])
+        at = int(inside[0])
         byte = self._window[at - self._base]
         place = f"byte {byte:#04x} at offset {at + self._blocks.dropped}"
         if byte < 0x80:

@@ -60,8 +60,8 @@ class ElementText:
     """Collects the text and the fields of a record from the events of a parser.
 
     Args:
-        rules: See TextRules.
-        attributes: Of the record: names and values in turns.
+        rules: How text is made of it.
+        attributes: Attributes of the record: names and values in turns.
 
     Attributes:
         fields: Values by name; a list if there are several.

@@ -62,11 +62,11 @@ def records(tmp_path):
         items = list(listing.items([Path(path) for path in job.sources]))
         with CorpusReader(job, extractor, tmp_path / "scratch") as reader:
             results = [one for item in items for one in reader.read(item)]
-        found = {one.record_id: _outcome(one) for one in results}
-        assert len(found) == len(results), "record ids must be unique"
+        outcomes = {one.record_id: _outcome(one) for one in results}
+        assert len(outcomes) == len(results), "record ids must be unique"
         assert not list(tmp_path.glob("scratch*"))
         run.items, run.ignored, run.source = items, ignored, job.source
-        return found
+        return outcomes
 
     return run
 
@@ -77,14 +77,14 @@ def _outcome(result):
     return Raw(result.payload, *result.annotations[:3])
 
 
-def reasons(found):
+def reasons(outcomes):
     """{record id: reason} of all that were refused."""
-    return {name: raw[0] for name, raw in found.items() if type(raw) is tuple}
+    return {name: raw[0] for name, raw in outcomes.items() if type(raw) is tuple}
 
 
-def kept(found):
+def kept(outcomes):
     """{record id: (bytes, label)} of all others."""
-    return {name: (raw.data, raw.label) for name, raw in found.items() if type(raw) is not tuple}
+    return {name: (raw.data, raw.label) for name, raw in outcomes.items() if type(raw) is not tuple}
 
 
 def files_of(corpus: Path) -> dict[str, bytes]:

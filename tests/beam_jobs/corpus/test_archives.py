@@ -43,18 +43,18 @@ def test_webdataset_members_of_one_key_are_one_record(pack, records):
             "3.npy": b"numbers",
         }
     )
-    found = records(archive, group_by="writer")
-    assert kept(found) == {
+    results = records(archive, group_by="writer")
+    assert kept(results) == {
         f"{archive.name}/0.jpg": (JPEG, "7"),
         f"{archive.name}/dir.d/1.png": (JPEG + b"1", "hat"),
         f"{archive.name}/2.JPG": (JPEG + b"2", "shoe"),
         f"{archive.name}/3.jpeg": (JPEG + b"3", "hüte"),
     }
-    assert found[f"{archive.name}/dir.d/1.png"].group == "3"
+    assert results[f"{archive.name}/dir.d/1.png"].group == "3"
     assert records.ignored == [f"{archive.name}/3.seg.png", f"{archive.name}/3.npy"]
-    found = records(archive, split="column:fold")
-    assert found[f"{archive.name}/dir.d/1.png"].split == "validation"
-    assert reasons(found)[f"{archive.name}/0.jpg"] == "no-split"
+    results = records(archive, split="column:fold")
+    assert results[f"{archive.name}/dir.d/1.png"].split == "validation"
+    assert reasons(results)[f"{archive.name}/0.jpg"] == "no-split"
 
 
 def test_webdataset_records_that_are_none(pack, records):
@@ -80,8 +80,8 @@ def test_webdataset_records_that_are_none(pack, records):
             "8.json": b'{"label": {"deep": 1}}',
         }
     )
-    found = records(archive)
-    assert {name.split("/")[1]: reason for name, reason in reasons(found).items()} == {
+    results = records(archive)
+    assert {name.split("/")[1]: reason for name, reason in reasons(results).items()} == {
         "0.jpg": "several-pictures",
         "0.png": "several-pictures",
         "1.jpg": "no-companion",
@@ -94,7 +94,7 @@ def test_webdataset_records_that_are_none(pack, records):
         "7.jpg": "bad-label",
         "8.jpg": "bad-label",
     }
-    for name, (_, _, data) in found.items():
+    for name, (_, _, data) in results.items():
         number = name.split("/")[1][:1].encode()
         assert data in (JPEG, JPEG + number, b"2", b"{}")
     both = records(archive, multi_label=True)[f"{archive.name}/6.jpg"]
@@ -103,9 +103,9 @@ def test_webdataset_records_that_are_none(pack, records):
 
 def test_without_labels_every_image_is_taken(pack, records):
     archive = pack({"0.jpg": JPEG, "0.png": JPEG + b"0", "0.txt": b"x", "1.jpg": b"1"})
-    found = records(archive, no_labels=True)
-    assert [name.split("/")[1] for name in kept(found)] == ["0.jpg", "0.png", "1.jpg"]
-    assert not reasons(found)
+    results = records(archive, no_labels=True)
+    assert [name.split("/")[1] for name in kept(results)] == ["0.jpg", "0.png", "1.jpg"]
+    assert not reasons(results)
 
 
 def test_class_folders_inside(pack, records):
@@ -120,13 +120,13 @@ def test_class_folders_inside(pack, records):
             "annotations.json": b"{}",
         }
     )
-    found = records(archive)
-    assert {name: label for name, (_, label) in kept(found).items()} == {
+    results = records(archive)
+    assert {name: label for name, (_, label) in kept(results).items()} == {
         f"{archive.name}/hat/deep/1.jpg": "hat",
         f"{archive.name}/shoe/1.jpg": "shoe",
         f"{archive.name}/shoe/2.jpg": "shoe",
     }
-    assert set(reasons(found).values()) == {"no-class-folder"}
+    assert set(reasons(results).values()) == {"no-class-folder"}
     assert len(records.ignored) == 2
     with pytest.raises(InputError, match=r"a\..* has no \.json files.*'writer'"):
         records(archive, group_by="writer")
@@ -136,8 +136,8 @@ def test_the_folder_around_all_others_is_no_class(pack, records):
     archive = pack({"photos/hat/1.jpg": JPEG, "photos/shoe/a/2.jpg": JPEG})
     assert sorted(label for _, label in kept(records(archive)).values()) == ["hat", "shoe"]
     archive = pack({"train/hat/1.jpg": JPEG, "val/hat/2.jpg": JPEG}, "b")
-    found = records(archive, split="folders")
-    assert [(raw.split, raw.label) for raw in found.values()] == [
+    results = records(archive, split="folders")
+    assert [(raw.split, raw.label) for raw in results.values()] == [
         ("train", "hat"),
         ("validation", "hat"),
     ]
@@ -150,9 +150,9 @@ def test_the_folder_around_all_others_is_no_class(pack, records):
 def test_names_that_are_odd_or_equal(pack, records):
     names = ["two words", "new\nline", "ünïcode", "\N{CAT}", "%s{}'\"", "pipe|=", "a+b:c,d"]
     archive = pack({f"{name}/{name}.jpg": JPEG + name.encode() for name in names})
-    found = kept(records(archive))
-    assert [label for _, label in found.values()] == names
-    assert [data for data, _ in found.values()] == [JPEG + name.encode() for name in names]
+    results = kept(records(archive))
+    assert [label for _, label in results.values()] == names
+    assert [data for data, _ in results.values()] == [JPEG + name.encode() for name in names]
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
@@ -195,13 +195,13 @@ def test_nothing_leaves_the_archive(pack, records):
         "..": b"dots",
     }
     archive = pack(members)
-    found = records(archive)
-    assert len(found) == 5
-    assert list(kept(found)) == [f"{archive.name}/hat/fine.jpg"]
-    for name in found:
+    results = records(archive)
+    assert len(results) == 5
+    assert list(kept(results)) == [f"{archive.name}/hat/fine.jpg"]
+    for name in results:
         assert ".." not in name.split("/") and not name.startswith("/")
         if not name.endswith("fine.jpg"):
-            reason, detail, data = found[name]
+            reason, detail, data = results[name]
             assert (reason, data) == ("unsafe-member", members[detail.split("'")[1]])
 
 
@@ -213,10 +213,10 @@ def test_links_and_devices_are_refused(tmp_path, records):
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
         archive.addfile(tarfile.TarInfo("hat/empty.jpg"))
-    found = records(tmp_path / "a.tar")
-    assert set(reasons(found).values()) == {"unsafe-member"} and len(reasons(found)) == 5
-    assert all(found[name][2] is None for name in reasons(found))
-    assert kept(found) == {"a.tar/hat/empty.jpg": (b"", "hat")}
+    results = records(tmp_path / "a.tar")
+    assert set(reasons(results).values()) == {"unsafe-member"} and len(reasons(results)) == 5
+    assert all(results[name][2] is None for name in reasons(results))
+    assert kept(results) == {"a.tar/hat/empty.jpg": (b"", "hat")}
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         link = zipfile.ZipInfo("hat/s.jpg")
         link.create_system, link.external_attr = 3, 0o120777 << 16

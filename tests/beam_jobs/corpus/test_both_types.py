@@ -29,16 +29,16 @@ def images(count):
 
 def examples_of(directory, manifest):
     """{record id: features} of a set."""
-    found = {}
+    results = {}
     for split in manifest.splits.values():
         for shard in split.shards:
             data = (directory / shard.file).read_bytes()
             while data:
                 size = 16 + int.from_bytes(data[:8], "little")
                 features = decode_example(unframe(data[:size], "shard"))
-                found[features["id"][0].decode()] = features
+                results[features["id"][0].decode()] = features
                 data = data[size:]
-    return found
+    return results
 
 
 def test_a_table_of_labels_for_documents(tmp_path):
@@ -57,11 +57,11 @@ def test_a_table_of_labels_for_documents(tmp_path):
     )  # fmt: skip
     manifest = preprocess(options).manifest
     assert dict(manifest.ledger.reasons) == {"missing-file": 1, "no-row": 1}
-    found = examples_of(tmp_path / "set", manifest)
-    assert {name: list(one["year"]) for name, one in found.items()} == {
+    results = examples_of(tmp_path / "set", manifest)
+    assert {name: list(one["year"]) for name, one in results.items()} == {
         "a.txt": [1999], "deep/b.txt": [2001], "d.zip/e.txt": [2002],
     }  # fmt: skip
-    assert {name: one["label"][0] for name, one in found.items()} == {
+    assert {name: one["label"][0] for name, one in results.items()} == {
         "a.txt": 1, "deep/b.txt": 0, "d.zip/e.txt": 1,
     }  # fmt: skip
 
@@ -108,9 +108,9 @@ def test_kept_columns_of_images(make, tmp_path):
     names = [feature.name for feature in manifest.schema.features]
     assert names == ["id", "image", "caption", "score", "label"]
     assert manifest.schema.features[2] == Feature("caption", "text")
-    found = examples_of(tmp_path / "set", manifest)
-    assert len(found) == 6
-    for features in found.values():
+    results = examples_of(tmp_path / "set", manifest)
+    assert len(results) == 6
+    for features in results.values():
         (caption,) = features["caption"]
         number = int(caption.decode().rpartition(" ")[2])
         assert caption == f"a caption of {number}".encode()
@@ -128,8 +128,8 @@ def test_a_caption_next_to_each_image(tmp_path):
         (str(source),), str(tmp_path / "set"), keep_columns="txt", split="train=1", workers=1,
         no_report=True,
     )  # fmt: skip
-    found = examples_of(tmp_path / "set", preprocess(job).manifest)
-    assert {name: one["txt"][0] for name, one in found.items()} == {
+    results = examples_of(tmp_path / "set", preprocess(job).manifest)
+    assert {name: one["txt"][0] for name, one in results.items()} == {
         f"a.tar.gz/{number}.jpg": f"caption {number}".encode() for number in range(4)
     }
 
@@ -199,8 +199,8 @@ def test_links_out_of_the_source_are_not_followed(kind, build, tmp_path):
     os.rename(first, outside / first.name)
     first.symlink_to(outside / first.name)
     (corpus / "class1" / "inside").symlink_to(corpus / "class1" / kind.file("001"))
-    found = build(corpus, "set").manifest.ledger
-    assert found.reasons["outside-link"] == 1
+    results = build(corpus, "set").manifest.ledger
+    assert results.reasons["outside-link"] == 1
     assert build(corpus, "followed", follow_links=True).manifest.ledger.quarantined == 0
 
 

@@ -65,9 +65,9 @@ def test_a_file_of_many_records(lines, tmp_path, monkeypatch):
     changed = lines / "b.jsonl"
     row = json.dumps({"text": "something else", "label": "b"}) + "\n"
     _when_read(monkeypatch, "b.jsonl", _rewrite(changed, row))
-    found = _build(lines, tmp_path / "set", staging=staging_folder)
-    assert found.ledger.reasons == {REASON: 1}
-    assert (found.ledger.kept, found.ledger.quarantined) == (100, 1)
+    outcomes_by_id = _build(lines, tmp_path / "set", staging=staging_folder)
+    assert outcomes_by_id.ledger.reasons == {REASON: 1}
+    assert (outcomes_by_id.ledger.kept, outcomes_by_id.ledger.quarantined) == (100, 1)
     # Nothing of it is taken for the version that was listed; the next build has all of the new one.
     again = _build(lines, tmp_path / "again", staging=staging_folder)
     assert again.ledger.reasons == {} and again.ledger.kept == 101
@@ -111,9 +111,9 @@ def test_files_that_change_one_after_the_other(lines, tmp_path, monkeypatch):
         yield from results
 
     monkeypatch.setattr(CorpusReader, "read", read)
-    found = _build(lines, tmp_path / "set", unit_size="32MiB")
+    outcomes_by_id = _build(lines, tmp_path / "set", unit_size="32MiB")
     assert readings == [False, False, True]
-    assert found.ledger.reasons == {REASON: 3} and not found.ledger.kept
+    assert outcomes_by_id.ledger.reasons == {REASON: 3} and not outcomes_by_id.ledger.kept
 
 
 def test_one_image(tmp_path, monkeypatch):
@@ -125,8 +125,8 @@ def test_one_image(tmp_path, monkeypatch):
         image.write_bytes(image.read_bytes() + b"more")
 
     _when_read(monkeypatch, "001.jpg", change, times=99)
-    found = _build(corpus, tmp_path / "set", ImageOptions)
-    assert found.ledger.reasons == {REASON: 1} and found.ledger.kept == 9
+    outcomes_by_id = _build(corpus, tmp_path / "set", ImageOptions)
+    assert outcomes_by_id.ledger.reasons == {REASON: 1} and outcomes_by_id.ledger.kept == 9
     (row,) = rejected_records(tmp_path / "set")
     assert (row.record_id, row.reason) == ("class1/001.jpg", REASON)
     with pytest.raises(InputError, match=REASON):
@@ -143,8 +143,8 @@ def test_an_archive_and_a_table(tmp_path, monkeypatch):
     with tarfile.open(corpus / "a.tar", "w") as file:
         file.add(photos, "")
     _when_read(monkeypatch, "004.jpg", lambda _: os.utime(corpus / "a.tar", ns=(0, 1)))
-    found = _build(corpus, tmp_path / "set", ImageOptions)
-    assert found.ledger.reasons == {REASON: 10} and not found.ledger.kept
+    outcomes_by_id = _build(corpus, tmp_path / "set", ImageOptions)
+    assert outcomes_by_id.ledger.reasons == {REASON: 10} and not outcomes_by_id.ledger.kept
     table = tmp_path / "table"
     table.mkdir()
     rows = pa.table({"text": [f"row {number}" for number in range(99)], "label": ["x"] * 99})

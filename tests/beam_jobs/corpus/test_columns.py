@@ -60,22 +60,22 @@ def test_labels_of_every_type(store, records):
         (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
         (pa.array([b"x", b"y", None], pa.binary()), ["x", "y", None]),
     ]:
-        found = records(store({"image": images, "label": values}))
-        assert [raw.label for raw in found.values()] == labels
-        assert [raw.data for raw in found.values()] == images.to_pylist()
-        assert list(found) == [f"a.file/{n:09d}" for n in range(3)]
+        results = records(store({"image": images, "label": values}))
+        assert [raw.label for raw in results.values()] == labels
+        assert [raw.data for raw in results.values()] == images.to_pylist()
+        assert list(results) == [f"a.file/{n:09d}" for n in range(3)]
 
 
 def test_several_labels(store, records):
     images = [JPEG + bytes([n]) for n in range(5)]
     labels = [["b", "a", "b"], [], None, ["c"], ["bad\x1fname"]]
     path = store({"image": images, "label": labels})
-    found = records(path, multi_label=True)
-    assert [raw.label for raw in list(found.values())[:4]] == ["a\x1fb", "", None, "c"]
-    assert reasons(found) == {"a.file/000000004": "bad-label"}
-    found = records(path)
-    assert found["a.file/000000000"][0] == "several-labels"
-    assert found["a.file/000000003"].label == "c"
+    results = records(path, multi_label=True)
+    assert [raw.label for raw in list(results.values())[:4]] == ["a\x1fb", "", None, "c"]
+    assert reasons(results) == {"a.file/000000004": "bad-label"}
+    results = records(path)
+    assert results["a.file/000000000"][0] == "several-labels"
+    assert results["a.file/000000003"].label == "c"
     path = store({"image": images[:2], "label": ["b| a", "a"]})
     assert [raw.label for raw in records(path, multi_label=True).values()] == ["a\x1fb", "a"]
 
@@ -90,14 +90,14 @@ def test_groups_splits_and_class_names(store, records):
             "fold": ["train", "VAL", "test", "train", "holdout"],
         }
     ).replace_schema_metadata({"huggingface": json.dumps({"info": features})})
-    found = list(records(store(table), group_by="writer", split="column:fold").values())
-    assert [(raw.label, raw.group, raw.split) for raw in found[:3]] == [
+    results = list(records(store(table), group_by="writer", split="column:fold").values())
+    assert [(raw.label, raw.group, raw.split) for raw in results[:3]] == [
         ("dog", "10", "train"),
         ("cat", None, "validation"),
         (None, "11", "test"),
     ]
-    assert [raw[0] for raw in found[3:]] == ["bad-label", "no-split"]
-    assert found[4][2] == JPEG
+    assert [raw[0] for raw in results[3:]] == ["bad-label", "no-split"]
+    assert results[4][2] == JPEG
 
 
 def test_cells_without_image(store, records):
@@ -110,10 +110,10 @@ def test_cells_without_image(store, records):
     ]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     path = store({"image": pa.array(cells, kind), "label": ["x"] * 5}, row_group_size=2)
-    found = records(path)
-    assert list(reasons(found).values()) == ["external-path", "no-image", "no-image"]
-    assert [data for data, _ in kept(found).values()] == [JPEG, b""]
-    assert "/data/b.jpg" in found["a.file/000000001"][1]
+    results = records(path)
+    assert list(reasons(results).values()) == ["external-path", "no-image", "no-image"]
+    assert [data for data, _ in kept(results).values()] == [JPEG, b""]
+    assert "/data/b.jpg" in results["a.file/000000001"][1]
 
 
 def test_columns_that_are_missing_are_named(store, records):
@@ -138,10 +138,10 @@ def test_empty_files_and_many_groups(store, records):
     assert reasons(records(store(empty))) == {"a.file": "no-images"}
     rows = 2500
     images = [JPEG + str(n).encode() for n in range(rows)]
-    found = records(
+    results = records(
         store({"image": images, "label": [n % 7 for n in range(rows)]}, "b", row_group_size=100)
     )
-    assert [data for data, _ in kept(found).values()] == images
+    assert [data for data, _ in kept(results).values()] == images
 
 
 @pytest.mark.parametrize("write", [parquet_file, arrow_file, arrow_stream])
@@ -162,14 +162,14 @@ def test_damage_is_never_fatal(write, tmp_path, records):
             del data[noise.randrange(len(data)) :]
         (folder / "a").write_bytes(data)
         try:
-            found = records(folder, source=source)
+            results = records(folder, source=source)
         except InputError as error:
             assert "has no column" in str(error) or "has the type" in str(error)
             continue
-        assert len([name for name in kept(found) if name.startswith("good/")]) == 5
-        if "a" in found:
-            assert found["a"][0] in ("damaged-file", f"not-a{'n' * (source == 'arrow')}-{source}")
-            assert found["a"][2] == data
+        assert len([name for name in kept(results) if name.startswith("good/")]) == 5
+        if "a" in results:
+            assert results["a"][0] in ("damaged-file", f"not-a{'n' * (source == 'arrow')}-{source}")
+            assert results["a"][2] == data
 
 
 def test_a_cut_arrow_file_gives_its_whole_batches(tmp_path, records):
@@ -178,9 +178,9 @@ def test_a_cut_arrow_file_gives_its_whole_batches(tmp_path, records):
     for write in (arrow_file, arrow_stream):
         path = write(tmp_path / "a.arrow", table, row_group_size=10)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        found = records(path)
-        assert len(kept(found)) in (20, 30)
-        assert list(reasons(found).values()) == ["damaged-file"]
+        results = records(path)
+        assert len(kept(results)) in (20, 30)
+        assert list(reasons(results).values()) == ["damaged-file"]
 
 
 def test_other_files_next_to(tmp_path, records):
@@ -190,11 +190,11 @@ def test_other_files_next_to(tmp_path, records):
     parquet_file(folder / "test-00000-of-00001.parquet", table)
     (folder / "dataset_infos.json").write_text("{}")
     (folder / "README.md").write_text("hello")
-    found = records(folder, split="folders")
-    assert reasons(found) == {"README.md": "not-a-parquet"} or reasons(found) == {
+    results = records(folder, split="folders")
+    assert reasons(results) == {"README.md": "not-a-parquet"} or reasons(results) == {
         "README.md": "no-split-folder"
     }
-    assert [raw.split for raw in found.values() if type(raw) is not tuple] == ["test"]
+    assert [raw.split for raw in results.values() if type(raw) is not tuple] == ["test"]
     assert records.ignored == ["dataset_infos.json"]
 
 
@@ -202,15 +202,15 @@ def test_real_files_of_other_writers(corpora, records):
     for path in sorted((corpora / "interop" / "parquet").glob("*data/*.parquet")):
         columns = pq.read_schema(path).names if path.parent.name == "data" else ["image"]
         try:
-            found = records(path, source="parquet", image_column=columns[0], no_labels=True)
+            results = records(path, source="parquet", image_column=columns[0], no_labels=True)
         except InputError as error:
             assert "--image-column" in str(error)
             continue
-        assert found, path
-    found = records(
+        assert results, path
+    results = records(
         corpora / "interop/parquet/data/binary.parquet", image_column="foo", no_labels=True
     )
-    assert [data for data, _ in kept(found).values()] == [bytes([n]) for n in range(12)]
+    assert [data for data, _ in kept(results).values()] == [bytes([n]) for n in range(12)]
 
 
 def test_units_are_whole_row_groups(make_images, build, tmp_path):

@@ -33,12 +33,12 @@ def test_a_truncated_archive_gives_what_is_there(compress, keep, tmp_path, recor
             data = sink.getvalue().to_pybytes()
     path = tmp_path / "cut.tar"
     path.write_bytes(data[: int(len(data) * keep)])
-    found = records(path)
-    there = kept(found)
+    results = records(path)
+    there = kept(results)
     for name, (image, label) in there.items():
         assert (image, label) == (members[name.removeprefix("cut.tar/")], "hat")
-    reason, detail, rest = found["cut.tar"]
-    assert list(found)[-1] == "cut.tar" and rest is not None
+    reason, detail, rest = results["cut.tar"]
+    assert list(results)[-1] == "cut.tar" and rest is not None
     if not there:
         assert reason == "not-a-tar"
         return
@@ -56,9 +56,9 @@ def test_damage_in_the_middle_loses_no_neighbour(tmp_path, records):
     for number in (3, 6):
         data[number * 2560 + 130] ^= 1
     path.write_bytes(data)
-    found = records(path)
-    assert len(kept(found)) == 7
-    _, detail, lost = found["a.tar"]
+    results = records(path)
+    assert len(kept(results)) == 7
+    _, detail, lost = results["a.tar"]
     assert "2560 bytes from byte 7680 on" in detail and "1 more" in detail
     assert lost == data[7680:10240] + data[15360:17920]
 
@@ -71,9 +71,9 @@ def test_a_flipped_bit_in_a_compressed_archive(tmp_path, records):
         data = bytearray(whole)
         data[int(len(data) * at)] ^= 4
         (tmp_path / "a.tar.gz").write_bytes(data)
-        found = records(tmp_path / "a.tar.gz")
-        assert "a.tar.gz" in reasons(found)
-        assert len(found) >= 2
+        results = records(tmp_path / "a.tar.gz")
+        assert "a.tar.gz" in reasons(results)
+        assert len(results) >= 2
 
 
 def test_other_files_and_empty_archives(tmp_path, records):
@@ -83,16 +83,16 @@ def test_other_files_and_empty_archives(tmp_path, records):
     (tmp_path / "tars" / "README.md").write_text("# Tars")
     (tmp_path / "tars" / "bad.tar").write_text("no tar at all")
     (tmp_path / "tars" / "bad.tar.gz").write_bytes(gzip.compress(b"no tar at all"))
-    found = records(tmp_path / "tars", source="tar")
-    assert reasons(found) == {
+    results = records(tmp_path / "tars", source="tar")
+    assert reasons(results) == {
         "README.md": "not-a-tar",
         "bad.tar": "not-a-tar",
         "bad.tar.gz": "not-a-tar",
         "empty.tar": "no-images",
         "nothing.tar": "no-images",
     }
-    assert found["README.md"][2] == b"# Tars"
-    assert len(kept(found)) == 1
+    assert results["README.md"][2] == b"# Tars"
+    assert len(kept(results)) == 1
     os.mkfifo(tmp_path / "pipe.tar")
     assert reasons(records(tmp_path / "pipe.tar", source="tar")) == {"pipe.tar": "not-a-file"}
     zip_of(tmp_path / "empty.zip", {})
@@ -107,8 +107,8 @@ def test_frames_of_one_archive_and_padding_behind_it(tmp_path, records):
     frames = [zstd_of(tmp_path / f"{n}.zst", half) for n, half in enumerate(halves)]
     (tmp_path / "a.tar.zst").write_bytes(b"".join(frame.read_bytes() for frame in frames))
     for name in ("a.tar.gz", "a.tar.zst"):
-        found = records(tmp_path / name)
-        assert len(kept(found)) == 9 and not reasons(found)
+        results = records(tmp_path / name)
+        assert len(kept(results)) == 9 and not reasons(results)
 
 
 def test_a_zip_that_is(tmp_path, records, monkeypatch):
@@ -121,15 +121,15 @@ def test_a_zip_that_is(tmp_path, records, monkeypatch):
     struct.pack_into("<L", data, at[2] + 16, 123)  # another checksum
     struct.pack_into("<L", data, at[3] + 42, 5)  # no header there
     path.write_bytes(data)
-    found = records(path)
-    assert [reason for reason, _, _ in found.values()] == [
+    results = records(path)
+    assert [reason for reason, _, _ in results.values()] == [
         "damaged-record",
         "file-too-large",
         "damaged-record",
         "damaged-record",
     ]
-    assert found["a.zip/hat/2.jpg"][2] == JPEG * 3
-    assert zlib.decompress(found["a.zip/hat/0.jpg"][2], -15) == JPEG
+    assert results["a.zip/hat/2.jpg"][2] == JPEG * 3
+    assert zlib.decompress(results["a.zip/hat/0.jpg"][2], -15) == JPEG
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -143,10 +143,10 @@ def test_an_encrypted_zip_and_one_that_unpacks_itself(tmp_path, records):
     data = bytearray(b"#!/bin/sh\nunpack\n" + path.read_bytes())
     data[data.index(b"PK\1\2") + 8] |= 1
     path.write_bytes(data)
-    found = records(path, source="zip")
-    assert found["a.zip/hat/1.jpg"][0] == "encrypted"
-    assert found["a.zip/hat/1.jpg"][2] == JPEG
-    assert found["a.zip/hat/2.jpg"].data == JPEG + b"2"
+    results = records(path, source="zip")
+    assert results["a.zip/hat/1.jpg"][0] == "encrypted"
+    assert results["a.zip/hat/1.jpg"][2] == JPEG
+    assert results["a.zip/hat/2.jpg"].data == JPEG + b"2"
 
 
 def test_a_large_zip_and_windows_names(tmp_path, records, monkeypatch):
@@ -169,8 +169,8 @@ def test_a_zip_without_its_end(tmp_path, records):
     damaged = bytearray(data)
     damaged[data.index(b"PK\1\2")] = 0
     path.write_bytes(damaged)
-    found = records(path)
-    assert found["a.zip"][0] == "damaged-archive" and found["a.zip"][2] == damaged
+    results = records(path)
+    assert results["a.zip"][0] == "damaged-archive" and results["a.zip"][2] == damaged
 
 
 def test_the_whole_pipeline_loses_nothing(make_images, build, tmp_path):

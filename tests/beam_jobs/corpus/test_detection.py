@@ -62,11 +62,11 @@ def test_a_few_odd_files_are_rejected_and_the_rest_is_read(make_images, tmp_path
     for number in range(12):
         tar_of(many / f"{number}.tar", {f"a/{number}.jpg": JPEG})
     (many / "cover.jpg").write_bytes(JPEG)
-    found = records(many)
+    results = records(many)
     assert records.source == "tar"
-    assert len(kept(found)) == 12
-    assert set(reasons(found)) == {"cover.jpg"}
-    assert found["cover.jpg"][2] == JPEG  # quarantine has it
+    assert len(kept(results)) == 12
+    assert set(reasons(results)) == {"cover.jpg"}
+    assert results["cover.jpg"][2] == JPEG  # quarantine has it
 
 
 def test_a_file_that_is_named_is_not_odd(make_images, tmp_path):

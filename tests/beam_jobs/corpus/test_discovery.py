@@ -34,8 +34,8 @@ def test_files_are_sorted_folder_by_folder(corpus):
 def test_names_are_sorted_as_bytes(corpus):
     for name in (b"\xff", "\U0001f600".encode(), "\uffee".encode()):
         (corpus / os.fsdecode(name)).write_bytes(b"x")
-    found = [name for name in reasons(corpus) if "/" not in name.replace("//", "")]
-    assert found == ["b", "\uffee", "\U0001f600", "//xff"]
+    results = [name for name in reasons(corpus) if "/" not in name.replace("//", "")]
+    assert results == ["b", "\uffee", "\U0001f600", "//xff"]
 
 
 def test_a_cycle_through_a_folder_elsewhere_ends(corpus, tmp_path):
@@ -44,15 +44,15 @@ def test_a_cycle_through_a_folder_elsewhere_ends(corpus, tmp_path):
     (tmp_path / "elsewhere" / "inside" / "back").symlink_to(corpus)
     (tmp_path / "elsewhere" / "inside" / "self").symlink_to(tmp_path / "elsewhere")
     assert reasons(corpus)["out"] == "outside-link"
-    found = reasons(corpus, follow_links=True)
+    results = reasons(corpus, follow_links=True)
     cycles = {"out/inside/back": "link-cycle", "out/inside/self": "link-cycle"}
-    assert {name: reason for name, reason in found.items() if reason} == cycles
+    assert {name: reason for name, reason in results.items() if reason} == cycles
 
 
 def test_a_cycle_through_a_folder_above_ends(corpus, tmp_path):
     (corpus / "up").symlink_to(tmp_path)
-    found = reasons(corpus, follow_links=True)
-    assert found["up/corpus"] == "link-cycle"  # a folder, not a link
+    results = reasons(corpus, follow_links=True)
+    assert results["up/corpus"] == "link-cycle"  # a folder, not a link
 
 
 @pytest.fixture
@@ -88,5 +88,5 @@ def test_an_entry_that_cannot_be_looked_at_is_not_lost(corpus, failing_stat):
     with pytest.raises(InputError, match="Cannot list the source: Input/output error"):
         reasons(corpus)
     failing_stat[0] = 3
-    found = reasons(corpus, on_unreadable="quarantine")
-    assert {name: reason for name, reason in found.items() if reason} == {"b": "unreadable"}
+    results = reasons(corpus, on_unreadable="quarantine")
+    assert {name: reason for name, reason in results.items() if reason} == {"b": "unreadable"}

@@ -43,15 +43,15 @@ def mnist(tmp_path):
 @pytest.mark.parametrize(("compress", "suffix"), [(bytes, ""), (gzip.compress, ".gz")])
 def test_every_row_is_a_image(mnist, records, compress, suffix, between):
     folder, made = mnist(compress, suffix, between=between)
-    found = records(folder, split="folders")
-    assert not reasons(found)
+    results = records(folder, split="folders")
+    assert not reasons(results)
     name = f"train-images{between}idx3-ubyte{suffix}"
     for row, pixels in enumerate(made["train"]):
-        raw = found[f"{name}/{row:09d}"]
+        raw = results[f"{name}/{row:09d}"]
         assert raw.data == b"P5 4 5 255\n" + pixels.tobytes()
         assert (raw.label, raw.split) == (str(row), "train")
-    assert {raw.split for raw in list(found.values())[:3]} == {"test"}
-    assert len(found) == 10 and records.ignored == []
+    assert {raw.split for raw in list(results.values())[:3]} == {"test"}
+    assert len(results) == 10 and records.ignored == []
 
 
 def test_images_are_decoded_as_they_are(mnist, build, tmp_path):
@@ -74,8 +74,8 @@ def test_images_are_decoded_as_they_are(mnist, build, tmp_path):
 
 def test_coloured_images(mnist, records):
     folder, made = mnist(shape=(5, 4, 3))
-    found = kept(records(folder))
-    assert found["train-images-idx4-ubyte/000000002"][0] == (
+    results = kept(records(folder))
+    assert results["train-images-idx4-ubyte/000000002"][0] == (
         b"P6 4 5 255\n" + made["train"][2].tobytes()
     )
 
@@ -83,8 +83,8 @@ def test_coloured_images(mnist, records):
 def test_a_file_named_alone_finds_its_labels(mnist, records):
     folder, _ = mnist()
     assert len(kept(records(folder / "t10k-images-idx3-ubyte"))) == 3
-    found = records(folder / "t10k-images-idx3-ubyte", folder / "t10k-labels-idx1-ubyte")
-    assert len(kept(found)) == 3 and not reasons(found)
+    results = records(folder / "t10k-images-idx3-ubyte", folder / "t10k-labels-idx1-ubyte")
+    assert len(kept(results)) == 3 and not reasons(results)
 
 
 def test_labels_that_are_missing_or_too_few(mnist, records):
@@ -111,14 +111,14 @@ def test_a_cut_file_gives_its_whole_images(mnist, records, compress, suffix):
     file = folder / f"train-images-idx3-ubyte{suffix}"
     data = idx(made["train"])
     file.write_bytes(compress(data[: 16 + 3 * 20 + 7]))
-    found = records(folder)
-    assert len(kept(found)) == 6
-    reason, detail, rest = found[f"{file.name}/000000003"]
+    results = records(folder)
+    assert len(kept(results)) == 6
+    reason, detail, rest = results[f"{file.name}/000000003"]
     assert (reason, rest) == ("damaged-file", data[16 + 60 : 16 + 67])
     assert "7 images are declared, image 3 is cut" in detail
     file.write_bytes(compress(data + b"more"))
-    found = records(folder)
-    assert len(kept(found)) == 10 and found[f"{file.name}/000000007"][0] == "damaged-file"
+    results = records(folder)
+    assert len(kept(results)) == 10 and results[f"{file.name}/000000007"][0] == "damaged-file"
 
 
 def test_files_of_another_kind(mnist, records):

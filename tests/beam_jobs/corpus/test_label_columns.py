@@ -118,11 +118,11 @@ def test_every_column_becomes_a_label(
     features = {one.name: one for one in report.manifest.schema.features}
     assert list(features) == ["id", "image", "label", "colour"]
     assert features["label"].class_names == MAKES and features["colour"].class_names == COLOURS
-    found = {}
+    results = {}
     for row, example in stored_records(tmp_path / "set", report.manifest):
         assert [row["label"]] == example["label"] and [row["label.colour"]] == example["colour"]
-        found[example["image"][0]] = MAKES[row["label"]], COLOURS[row["label.colour"]]
-    assert found == {data: said(number) for number, data in enumerate(images)}
+        results[example["image"][0]] = MAKES[row["label"]], COLOURS[row["label.colour"]]
+    assert results == {data: said(number) for number, data in enumerate(images)}
     assert (tmp_path / "set" / "colour.labels.txt").read_text().split() == list(COLOURS)
     counts = [
         split.statistics["labels"]["colour"]["class_counts"]

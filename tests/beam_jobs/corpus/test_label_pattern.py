@@ -19,35 +19,38 @@ from shard_format import InputError, UsageError
 from .conftest import JPEG, columns_of, kept, reasons, tar_of, zip_of
 
 
-def labels(found):
-    return {name: label for name, (_, label) in kept(found).items()}
+def labels(results):
+    return {name: label for name, (_, label) in kept(results).items()}
 
 
 def test_labels_from_file_names(corpus, records):
     root = corpus("n01440764_tench.JPEG", "deep/er/n2_red fox.JPEG", "x.JPEG", "n3_ .JPEG")
-    found = records(root, label_pattern=r"n\d+_(?P<label>.+)\.JPEG")
-    assert labels(found) == {"n01440764_tench.JPEG": "tench", "deep/er/n2_red fox.JPEG": "red fox"}
-    assert reasons(found) == {"x.JPEG": "no-match", "n3_ .JPEG": "no-match"}
-    assert found["x.JPEG"][1:] == ("--label-pattern finds no label in 'x.JPEG'", JPEG)
+    results = records(root, label_pattern=r"n\d+_(?P<label>.+)\.JPEG")
+    assert labels(results) == {
+        "n01440764_tench.JPEG": "tench",
+        "deep/er/n2_red fox.JPEG": "red fox",
+    }
+    assert reasons(results) == {"x.JPEG": "no-match", "n3_ .JPEG": "no-match"}
+    assert results["x.JPEG"][1:] == ("--label-pattern finds no label in 'x.JPEG'", JPEG)
 
 
 def test_a_pattern_with_a_slash_is_searched_in_the_path(corpus, records):
     root = corpus("train/pos/1.jpg", "val/pos_neg/2.jpg", "train/neg/3.jpg", "other/neg/4.jpg")
-    found = records(root, label_pattern="^(?P<split>train|val|other)/(?P<label>[^/]+)/")
-    assert labels(found) == {
+    results = records(root, label_pattern="^(?P<split>train|val|other)/(?P<label>[^/]+)/")
+    assert labels(results) == {
         "train/neg/3.jpg": "neg", "train/pos/1.jpg": "pos", "val/pos_neg/2.jpg": "pos_neg",
     }  # fmt: skip
-    assert {raw.split for raw in found.values() if type(raw) is not tuple} == {
+    assert {raw.split for raw in results.values() if type(raw) is not tuple} == {
         "train",
         "validation",
     }
-    assert reasons(found) == {"other/neg/4.jpg": "no-split"}
+    assert reasons(results) == {"other/neg/4.jpg": "no-split"}
 
 
 def test_groups_and_splits_next_to_class_folders(corpus, records):
     root = corpus("cat/p1_1.jpg", "cat/p1_2.jpg", "dog/p2_1.jpg", "dog/3.jpg")
-    found = records(root, label_pattern=r"^(?P<group>p\d+)_")
-    assert [(raw.label, raw.group) for raw in found.values()] == [
+    results = records(root, label_pattern=r"^(?P<group>p\d+)_")
+    assert [(raw.label, raw.group) for raw in results.values()] == [
         ("cat", "p1"), ("cat", "p1"), ("dog", None), ("dog", "p2"),
     ]  # fmt: skip
 
@@ -55,22 +58,22 @@ def test_groups_and_splits_next_to_class_folders(corpus, records):
 def test_members_of_archives(tmp_path, records):
     members = {"a/cat_1.jpg": JPEG, "dog_2.jpg": JPEG, "b/nothing.jpg": JPEG}
     for archive in (zip_of(tmp_path / "a.zip", members), tar_of(tmp_path / "a.tar", members)):
-        found = records(archive, label_pattern=r"^(?P<label>[a-z]+)_\d")
-        assert labels(found) == {
+        results = records(archive, label_pattern=r"^(?P<label>[a-z]+)_\d")
+        assert labels(results) == {
             f"{archive.name}/a/cat_1.jpg": "cat",
             f"{archive.name}/dog_2.jpg": "dog",
         }
-        assert reasons(found) == {f"{archive.name}/b/nothing.jpg": "no-match"}
-    found = records(archive, label_pattern=r"a\.(?P<label>zip|tar)/")
-    assert set(labels(found).values()) == {"tar"}
+        assert reasons(results) == {f"{archive.name}/b/nothing.jpg": "no-match"}
+    results = records(archive, label_pattern=r"a\.(?P<label>zip|tar)/")
+    assert set(labels(results).values()) == {"tar"}
     web = tar_of(tmp_path / "web.tar", {"cat_1.jpg": JPEG, "cat_1.json": b'{"label": 7}'})
     assert labels(records(web, label_pattern="(?P<label>[a-z]+)_")) == {"web.tar/cat_1.jpg": "cat"}
     twice = tar_of(tmp_path / "twice.tar", {})
     with tarfile.open(twice, "w") as file:
         for _ in range(2):
             file.add(tmp_path / "web.tar", "dog_1.jpg")
-    found = records(twice, label_pattern=r"(?P<label>[a-z]+)_\d\.jpg$")
-    assert labels(found) == {"twice.tar/dog_1.jpg": "dog", "twice.tar/dog_1.jpg//2": "dog"}
+    results = records(twice, label_pattern=r"(?P<label>[a-z]+)_\d\.jpg$")
+    assert labels(results) == {"twice.tar/dog_1.jpg": "dog", "twice.tar/dog_1.jpg//2": "dog"}
 
 
 def test_rows_take_the_label_of_their_file(make_images, tmp_path, records):
@@ -78,24 +81,24 @@ def test_rows_take_the_label_of_their_file(make_images, tmp_path, records):
     table = columns_of(make_images(4))
     pq.write_table(table, tmp_path / "tables" / "good.parquet")
     pq.write_table(table.drop_columns(["label"]), tmp_path / "tables" / "bad.parquet")
-    found = records(tmp_path / "tables", label_pattern=r"(?P<label>\w+)\.parquet")
-    assert sorted({label for label in labels(found).values()}) == ["bad", "good"]
-    assert len(found) == 8
+    results = records(tmp_path / "tables", label_pattern=r"(?P<label>\w+)\.parquet")
+    assert sorted({label for label in labels(results).values()}) == ["bad", "good"]
+    assert len(results) == 8
 
 
 def test_names_that_are_not_utf8_are_searched_as_their_ids_spell_them(tmp_path, records):
     folder = tmp_path / "flat"
     folder.mkdir()
     (folder / os.fsdecode(b"caf\xe9_1.jpg")).write_bytes(JPEG)
-    found = records(folder, label_pattern=r"^(?P<label>.+)_\d")
-    assert labels(found) == {"caf//xe9_1.jpg": "caf//xe9"}
+    results = records(folder, label_pattern=r"^(?P<label>.+)_\d")
+    assert labels(results) == {"caf//xe9_1.jpg": "caf//xe9"}
 
 
 def test_no_pattern_takes_long(corpus, records):
     root = corpus("a" * 200 + "!.jpg")
     start = time.process_time()
-    found = records(root, label_pattern=r"^(?P<label>(?:(?:a+)+)+)$")
-    assert reasons(found) == {"a" * 200 + "!.jpg": "no-match"}
+    results = records(root, label_pattern=r"^(?P<label>(?:(?:a+)+)+)$")
+    assert reasons(results) == {"a" * 200 + "!.jpg": "no-match"}
     assert time.process_time() - start < 5  # Python's `re` would not end
 
 
@@ -156,10 +159,10 @@ def test_only_jobs_with_a_pattern_have_it_in_their_config():
 )
 def test_the_usual_names_are_guessed(name, classes):
     names = [name.format(label=label, number=7 * n) for label in classes for n in range(20)]
-    found = guess_pattern([f"photos.zip/{one}" for one in [*names, "LICENSE"]])
-    assert found is not None
-    assert found.classes == classes
-    assert str(found).startswith(f"{len(classes)} classes ({classes[0]!r}")
+    results = guess_pattern([f"photos.zip/{one}" for one in [*names, "LICENSE"]])
+    assert results is not None
+    assert results.classes == classes
+    assert str(results).startswith(f"{len(classes)} classes ({classes[0]!r}")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +182,8 @@ def test_names_without_classes_are_not_guessed(names):
 
 def test_classes_of_wordnet_are_guessed_by_one_image_of_each():
     names = ["n01440764_tench.JPEG", "n01443537_goldfish.JPEG", "n01484850_great_white_shark.JPEG"]
-    found = guess_pattern(names)
-    assert found.classes == ["goldfish", "great_white_shark", "tench"]
+    results = guess_pattern(names)
+    assert results.classes == ["goldfish", "great_white_shark", "tench"]
 
 
 def test_a_thousand_sources_are_not_listed(corpus):
@@ -197,5 +200,5 @@ def test_a_thousand_sources_are_not_listed(corpus):
 @given(st.lists(st.text(max_size=20), max_size=20))
 def test_a_guess_has_shared_labels(names):
     names = [name.encode("utf-8", "replace").decode() for name in names]
-    found = guess_pattern(names)
-    assert found is None or 2 <= len(found.classes) <= len(names) / 2
+    results = guess_pattern(names)
+    assert results is None or 2 <= len(results.classes) <= len(names) / 2

@@ -61,9 +61,9 @@ def test_no_prefix_begins_another(names):
             with pytest.raises(InputError, match="inside of the source"):
                 prefixes(roots)
             return
-        found = list(ids(roots).values())
-        assert len(found) == len(roots)
-        assert not any(one.startswith(two) for one, two in itertools.permutations(found, 2))
+        results = list(ids(roots).values())
+        assert len(results) == len(roots)
+        assert not any(one.startswith(two) for one, two in itertools.permutations(results, 2))
 
 
 def test_a_source_twice_is_refused(tmp_path):

@@ -14,25 +14,25 @@ from .conftest import FORMS, files_of, kept
 
 def images_in(out):
     """Every (class name, stored image) of a set, sorted."""
-    found = []
+    results = []
     names = (out / "label.labels.txt").read_text().splitlines()
     for shard in sorted(out.glob("*.tfrecord-*")):
         for _, payload in read_records(shard):
             features = decode_example(payload)
-            found.append((names[features["label"][0]], features["image"][0]))
-    return sorted(found)
+            results.append((names[features["label"][0]], features["image"][0]))
+    return sorted(results)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_images_of_class_folders(form, make_images, records, tmp_path):
     corpus = make_images(13)
     source, options = FORMS[form](corpus, tmp_path / "form")
-    found = kept(records(source, **options))
+    results = kept(records(source, **options))
     assert records.source == form.partition(",")[0].partition(" ")[0].replace(
         "webdataset", "tar"
     ).partition(".")[0].replace("feather", "arrow")
     expected = sorted((data, name.split("/")[0]) for name, data in files_of(corpus).items())
-    assert sorted(found.values()) == expected
+    assert sorted(results.values()) == expected
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "class-folders"])
@@ -56,9 +56,11 @@ def test_the_same_bytes_however_the_work_is_done(form, make_images, build, tmp_p
 
 def test_a_shard_set_is_a_source_with_its_class_names(make_images, build, records, tmp_path):
     build(make_images(13), "first", split="train=0.5,test=0.5", num_shards=2)
-    found = kept(records(tmp_path / "first"))
+    results = kept(records(tmp_path / "first"))
     assert records.source == "tfrecord"
-    assert sorted((label, data) for data, label in found.values()) == images_in(tmp_path / "first")
+    assert sorted((label, data) for data, label in results.values()) == images_in(
+        tmp_path / "first"
+    )
     again = build(tmp_path / "first", "again").manifest
     assert again.ledger.kept == 13
     assert again.schema["label"].class_names == ("class0", "class1", "class2")

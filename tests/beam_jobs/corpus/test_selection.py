@@ -55,16 +55,16 @@ def test_members_of_archives(pack, corpus, records, tmp_path):
 
 def test_companions_go_with_their_record(records, tmp_path):
     members = {"1.jpg": JPEG, "1.json": b'{"label": "a"}', "2.jpg": JPEG, "2.cls": b"b"}
-    found = records(tar_of(tmp_path / "a.tar", members), include="*.jpg", exclude="2.*")
-    assert {name: raw.label for name, raw in found.items()} == {"a.tar/1.jpg": "a"}
+    results = records(tar_of(tmp_path / "a.tar", members), include="*.jpg", exclude="2.*")
+    assert {name: raw.label for name, raw in results.items()} == {"a.tar/1.jpg": "a"}
 
 
 def test_rows_of_the_table_for_files_that_are_left_out(corpus, records, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("path,label\ncat/1.jpg,x\nraw/9.jpg,y\nraw/8.jpg,y\n")
-    found = records(corpus(*FILES), labels=str(table), include="cat/1.jpg", exclude="raw/*")
-    assert [name for name, raw in found.items() if raw[0] != "missing-file"] == ["cat/1.jpg"]
-    assert list(found)[1:] == ["raw/8.jpg"]  # which is nowhere
+    results = records(corpus(*FILES), labels=str(table), include="cat/1.jpg", exclude="raw/*")
+    assert [name for name, raw in results.items() if raw[0] != "missing-file"] == ["cat/1.jpg"]
+    assert list(results)[1:] == ["raw/8.jpg"]  # which is nowhere
 
 
 def test_what_is_left_out_says_nothing_of_the_corpus(corpus, tmp_path):

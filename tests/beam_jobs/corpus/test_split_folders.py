@@ -35,9 +35,9 @@ def test_folders_with_the_same_classes_are_splits(corpus, records):
     assert note.endswith(
         "/photos has train/, Val/ and testing/ with the same classes: --split folders is used."
     )
-    found = {name: (raw.split, raw.label) for name, raw in records(root).items() if len(raw) == 4}
-    assert found["Val/dog/1.jpg"] == ("validation", "dog")
-    assert {label for _, label in found.values()} == {"cat", "dog"}
+    results = {name: (raw.split, raw.label) for name, raw in records(root).items() if len(raw) == 4}
+    assert results["Val/dog/1.jpg"] == ("validation", "dog")
+    assert {label for _, label in results.values()} == {"cat", "dog"}
 
 
 def test_the_note_comes_before_the_work(corpus, tmp_path):
@@ -84,12 +84,12 @@ def test_classes_that_some_splits_lack_are_no_question(corpus):
         (("val/cat/1.jpg", "dev/cat/1.jpg"), "has no other folder than dev/ and val/"),
     ],
 )
-def test_what_is_not_clear_is_refused_with_both_commands(corpus, names, found, monkeypatch):
+def test_what_is_not_clear_is_refused_with_both_commands(corpus, names, results, monkeypatch):
     root = corpus(*names)
     monkeypatch.chdir(root.parent)
     with pytest.raises(InputError) as error:
         settled("photos", resize="none", seed=3)
-    assert found in str(error.value)
+    assert results in str(error.value)
     commands = [shlex.split(line) for line in re.findall("\n  (.*)", str(error.value))]
     splits = [words.pop(words.index("--split") + 1) for words in commands]
     assert splits == ["folders", FRACTIONS]
@@ -146,23 +146,23 @@ def test_archives_with_folders_of_splits(tmp_path, records):
         tar_of(tmp_path / "b.tar", outer),
         tar_of(tmp_path / "folder" / "c.tar", members).parent,
     ):
-        found = records(archive)
-        assert {(raw.split, raw.label) for raw in found.values()} == {
+        results = records(archive)
+        assert {(raw.split, raw.label) for raw in results.values()} == {
             (split, label) for split in ("train", "test") for label in ("cat", "dog")
         }
     packed = tar_of(tmp_path / "d.tar.gz", {f"train/cat/{n}.jpg": JPEG for n in range(20)}, "w:gz")
     with pytest.raises(InputError, match="no other folder than train/"):
         settled(packed)
-    found = records(tmp_path / "a.zip", tmp_path / "b.tar", source="zip")
-    assert {raw.split for name, raw in found.items() if "a.zip/" in name} == {"train", "test"}
+    results = records(tmp_path / "a.zip", tmp_path / "b.tar", source="zip")
+    assert {raw.split for name, raw in results.items() if "a.zip/" in name} == {"train", "test"}
     web = {f"train/{n}.{end}": b"cat" for n in range(3) for end in ("jpg", "cls")}
     assert settled(tar_of(tmp_path / "web.tar", web)).split == FRACTIONS
 
 
 def test_sources_with_the_names_of_splits(corpus, records):
     root = corpus(*split_classes("train", "test"))
-    found = records(root / "train", root / "test")
-    assert {name: (raw.split, raw.label) for name, raw in found.items()} == {
+    results = records(root / "train", root / "test")
+    assert {name: (raw.split, raw.label) for name, raw in results.items()} == {
         "test/cat/1.jpg": ("test", "cat"),
         "test/dog/1.jpg": ("test", "dog"),
         "train/cat/1.jpg": ("train", "cat"),
@@ -171,7 +171,7 @@ def test_sources_with_the_names_of_splits(corpus, records):
     (root.parent / "test").symlink_to(root / "train")  # ids have the name of the folder
     (root.parent / "train").symlink_to(root / "test")
     linked = records(root.parent / "train", root.parent / "test")
-    assert {name: raw[:4] for name, raw in linked.items()} == found
+    assert {name: raw[:4] for name, raw in linked.items()} == results
     with pytest.raises(InputError, match="inside of the source"):
         settled(root, root / "train")
     plain = corpus("cat/1.jpg", folder="plain")

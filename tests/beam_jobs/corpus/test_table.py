@@ -60,11 +60,11 @@ def test_every_form_of_table(form, flat, tmp_path, records):
         {"file": name, "class": number, "who": f"w{number % 2}", "fold": "val"}
         for number, name in enumerate(names)
     ]
-    found = records(
+    results = records(
         root, labels=str(written(tmp_path / form, rows)), path_column="file",
         label_column="class", group_by="who", split="column:fold",
     )  # fmt: skip
-    assert {name: tuple(raw) for name, raw in found.items()} == {
+    assert {name: tuple(raw) for name, raw in results.items()} == {
         name: (os.path.basename(name).encode(), str(number), f"w{number % 2}", "validation")
         for number, name in enumerate(names)
     }
@@ -78,13 +78,13 @@ def test_rows_and_files_that_do_not_meet(flat, tmp_path, records):
         "path,label\na/1.jpg,x\n./a.jpg,y\na//b/../../a-b/2.jpg,z\ngone/3.jpg,x\n"
         "../outside.jpg,x\n/etc/passwd,x\n.hidden.jpg,x\na,x\nz.jpg,\n,x\n"
     )
-    found = records(root, labels=str(table))
-    assert {name: label for name, (_, label) in kept(found).items()} == {
+    results = records(root, labels=str(table))
+    assert {name: label for name, (_, label) in kept(results).items()} == {
         "a/1.jpg": "x",
         "a.jpg": "y",
         "a-b/2.jpg": "z",
     }
-    assert reasons(found) == {
+    assert reasons(results) == {
         "labels.csv/000000004": "unsafe-path",
         "labels.csv/000000005": "unsafe-path",
         "labels.csv/000000009": "no-path",
@@ -94,8 +94,8 @@ def test_rows_and_files_that_do_not_meet(flat, tmp_path, records):
         "unnamed.jpg": "no-row",
         "z.jpg": "no-label",
     }
-    assert found["unnamed.jpg"][2] is None  # its bytes are in the source
-    assert "'/etc/passwd'" in found["labels.csv/000000005"][1]
+    assert results["unnamed.jpg"][2] is None  # its bytes are in the source
+    assert "'/etc/passwd'" in results["labels.csv/000000005"][1]
     assert sorted(records.ignored) == [".hidden.jpg", "labels.csv"]
     kept_now = kept(records(root, labels=str(table), no_labels=True))
     assert [label for _, label in kept_now.values()] == [None] * 4
@@ -107,9 +107,9 @@ def test_files_that_are_no_records_are_ignored_unless_a_row_names_them(flat, rec
     (root / "png").write_bytes(b"\x89PNG by its content")
     table = root / "labels.csv"
     table.write_text("path,label\na.jpg,x\nb.jpg,y\nsrc/load.py,z\n")
-    found = records(root, labels=str(table))
-    assert set(kept(found)) == {"a.jpg", "b.jpg", "src/load.py"}  # which decoding rejects
-    assert reasons(found) == dict.fromkeys(["more.zip", "png", "unnamed.jpg"], "no-row")
+    results = records(root, labels=str(table))
+    assert set(kept(results)) == {"a.jpg", "b.jpg", "src/load.py"}  # which decoding rejects
+    assert reasons(results) == dict.fromkeys(["more.zip", "png", "unnamed.jpg"], "no-row")
     assert sorted(records.ignored) == ["README.md", "labels.csv", "src/gallery.md"]
 
 
@@ -118,35 +118,35 @@ def test_the_same_path_twice(flat, tmp_path, records):
     table = tmp_path / "t.jsonl"
     rows = [("1.jpg", "a"), ("2.jpg", "a"), ("1.jpg", "a"), ("./2.jpg", "b"), ("3.jpg", "c|d")]
     table.write_text("\n".join(json.dumps({"path": p, "label": la}) for p, la in rows))
-    found = records(root, labels=str(table))
-    assert kept(found) == {"1.jpg": (b"1.jpg", "a"), "3.jpg": (b"3.jpg", "c|d")}
-    assert found["2.jpg"][0] == "contradictory-rows"
-    assert "2 rows name it, with 'a', 'b'" in found["2.jpg"][1]
-    found = records(root, labels=str(table), multi_label=True)
-    assert [raw.label for raw in found.values()] == ["a", "a\x1fb", "c\x1fd"]
+    results = records(root, labels=str(table))
+    assert kept(results) == {"1.jpg": (b"1.jpg", "a"), "3.jpg": (b"3.jpg", "c|d")}
+    assert results["2.jpg"][0] == "contradictory-rows"
+    assert "2 rows name it, with 'a', 'b'" in results["2.jpg"][1]
+    results = records(root, labels=str(table), multi_label=True)
+    assert [raw.label for raw in results.values()] == ["a", "a\x1fb", "c\x1fd"]
     table.write_text(
         '{"path": "1.jpg", "label": ["b", 3, "b"], "g": 1}\n'
         '{"path": "1.jpg", "label": [], "g": 2}\n\n'
         '{"path": "2.jpg", "label": []}\n{"path": "3.jpg", "label": ["a\\u001fb"]}'
     )
-    found = records(root, labels=str(table), multi_label=True)
-    assert found["1.jpg"].label == "3\x1fb"
-    assert reasons(found) == {"3.jpg": "bad-label"}
-    assert found["2.jpg"].label == ""  # none of the classes, which is not the same as unknown
-    found = records(root, labels=str(table), multi_label=True, group_by="g")
-    assert found["1.jpg"][0] == "contradictory-rows"
+    results = records(root, labels=str(table), multi_label=True)
+    assert results["1.jpg"].label == "3\x1fb"
+    assert reasons(results) == {"3.jpg": "bad-label"}
+    assert results["2.jpg"].label == ""  # none of the classes, which is not the same as unknown
+    results = records(root, labels=str(table), multi_label=True, group_by="g")
+    assert results["1.jpg"][0] == "contradictory-rows"
 
 
 def test_names_that_are_no_utf8(flat, tmp_path, records):
     root = flat(b"latin-\xe9.jpg", b"other-\xff.jpg", "plain.jpg")
     table = tmp_path / "t.csv"
     table.write_bytes(b"path,label\nlatin-\xe9.jpg,a\nother-//xff.jpg,b\nplain.jpg,\xe9\n")
-    found = records(root, labels=str(table))
-    assert kept(found) == {
+    results = records(root, labels=str(table))
+    assert kept(results) == {
         "latin-//xe9.jpg": (b"latin-\xe9.jpg", "a"),
         "other-//xff.jpg": (b"other-\xff.jpg", "b"),
     }
-    assert reasons(found) == {"plain.jpg": "bad-label"}
+    assert reasons(results) == {"plain.jpg": "bad-label"}
 
 
 def test_several_sources(flat, tmp_path, records):
@@ -154,24 +154,24 @@ def test_several_sources(flat, tmp_path, records):
     table = tmp_path / "t.csv"
     table.write_text("path,label\none/1.jpg,a\none.b/1.jpg,b\nthree/1.jpg,c\n")
     for roots in ((one, two), (two, one)):
-        found = records(*roots, labels=str(table))
-        assert {name: label for name, (_, label) in kept(found).items()} == {
+        results = records(*roots, labels=str(table))
+        assert {name: label for name, (_, label) in kept(results).items()} == {
             "one/1.jpg": "a",
             "one.b/1.jpg": "b",
         }
-        assert reasons(found) == {"three/1.jpg": "missing-file"}
+        assert reasons(results) == {"three/1.jpg": "missing-file"}
 
 
 def test_splits_by_folder_and_by_column(flat, tmp_path, records):
     root = flat("train/1.jpg", "val/2.jpg", "3.jpg")
     table = tmp_path / "t.csv"
     table.write_text("path,label,s\ntrain/1.jpg,a,test\nval/2.jpg,a,dev\n3.jpg,a,extra\n")
-    found = records(root, labels=str(table), split="folders")
-    assert [raw[3] for raw in found.values() if type(raw) is not tuple] == ["train", "validation"]
-    assert reasons(found) == {"3.jpg": "no-split-folder"}
-    found = records(root, labels=str(table), split="column:s")
-    assert [raw[3] for raw in found.values() if type(raw) is not tuple] == ["test", "validation"]
-    assert found["3.jpg"][0] == "no-split" and "'extra'" in found["3.jpg"][1]
+    results = records(root, labels=str(table), split="folders")
+    assert [raw[3] for raw in results.values() if type(raw) is not tuple] == ["train", "validation"]
+    assert reasons(results) == {"3.jpg": "no-split-folder"}
+    results = records(root, labels=str(table), split="column:s")
+    assert [raw[3] for raw in results.values() if type(raw) is not tuple] == ["test", "validation"]
+    assert results["3.jpg"][0] == "no-split" and "'extra'" in results["3.jpg"][1]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -218,20 +218,20 @@ def test_a_table_that_cannot_be_read_is_reported(name, content, message, flat, t
 def test_a_malformed_row_costs_itself(name, content, expected, flat, tmp_path, records):
     """And the file that it may name, whose bytes are kept."""
     (tmp_path / name).write_bytes(content)
-    found = records(flat("1.jpg", "2.jpg", "3.jpg"), labels=str(tmp_path / name))
-    bad = {one for one, reason in reasons(found).items() if reason == expected}
+    results = records(flat("1.jpg", "2.jpg", "3.jpg"), labels=str(tmp_path / name))
+    bad = {one for one, reason in reasons(results).items() if reason == expected}
     assert len(bad) == 1 and bad.pop().startswith(f"{name}/")
-    assert found["2.jpg"] == ("no-row", "no row of the table names this file", None)
-    assert found["1.jpg"] == (b"1.jpg", "a", None, None)
-    assert reasons(found).get("3.jpg") == ("no-label" if name == "a.jsonl" else None)
+    assert results["2.jpg"] == ("no-row", "no row of the table names this file", None)
+    assert results["1.jpg"] == (b"1.jpg", "a", None, None)
+    assert reasons(results).get("3.jpg") == ("no-label" if name == "a.jsonl" else None)
 
 
 def test_a_quote_that_is_never_closed_is_no_label(flat, tmp_path, records):
     root = flat("1.jpg", "2.jpg", "3.jpg")
     table = tmp_path / "a.csv"
     table.write_bytes(b'path,label\n1.jpg,a\n2.jpg,"b\n3.jpg,c\n')
-    found = reasons(records(root, labels=str(table)))
-    assert found == {"2.jpg": "no-row", "3.jpg": "no-row", "a.csv/000000001": "bad-csv"}
+    results = reasons(records(root, labels=str(table)))
+    assert results == {"2.jpg": "no-row", "3.jpg": "no-row", "a.csv/000000001": "bad-csv"}
     table.write_bytes(b'path,label\n1.jpg,a\n3.jpg,c\n2.jpg,"b\nb"\n')  # closed in another line
     assert records(root, labels=str(table))["2.jpg"][1] == "b\nb"
 

@@ -53,9 +53,9 @@ def test_it_reads_what_tarfile_writes(format, members, tmp_path):
         return  # the name does not fit this format
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         expected = [(info.name, info.offset_data, info.size) for info in archive]
-    found = [(m.name.decode(), m.offset, m.size) for m in read(data, tmp_path)]
+    results = [(m.name.decode(), m.offset, m.size) for m in read(data, tmp_path)]
     assert [(name.rstrip("/"), *rest) for name, *rest in expected] == [
-        (name.rstrip("/"), *rest) for name, *rest in found
+        (name.rstrip("/"), *rest) for name, *rest in results
     ]
 
 
@@ -68,10 +68,10 @@ def test_long_names_large_sizes_and_every_kind(tmp_path):
             infos[-1].type, infos[-1].linkname = kind, long
         contents = [(info, b"abc" if info is infos[0] else b"") for info in infos]
         data = packed(contents, format=format)
-        found = read(data, tmp_path)
-        assert found[0] == TarMember(long.encode(), found[0].offset, 3)
-        assert data[found[0].offset : found[0].offset + 3] == b"abc"
-        kinds = [member.kind for member in found[1:]]
+        results = read(data, tmp_path)
+        assert results[0] == TarMember(long.encode(), results[0].offset, 3)
+        assert data[results[0].offset : results[0].offset + 3] == b"abc"
+        kinds = [member.kind for member in results[1:]]
         assert kinds == [FOLDER, "a symbolic link", "a hard link", "a pipe"]
 
 
@@ -81,8 +81,8 @@ def test_a_size_in_base_256_and_a_pax_size(tmp_path):
     header[124:136] = b"\x80" + (700).to_bytes(11, "big")
     header[148:156] = b" " * 8
     header[148:156] = f"{sum(header):06o}\0 ".encode()
-    found = read(bytes(header) + b"y" * 700 + bytes(1024), tmp_path)
-    assert found == [TarMember(b"x", 512, 700)]
+    results = read(bytes(header) + b"y" * 700 + bytes(1024), tmp_path)
+    assert results == [TarMember(b"x", 512, 700)]
     info.pax_headers = {"size": "5"}
     data = info.tobuf(tarfile.PAX_FORMAT) + b"12345".ljust(512, b"\0")
     assert read(data, tmp_path)[0].size == 5
@@ -106,9 +106,9 @@ def test_what_is_before_the_end_is_read(cut, tmp_path):
 def test_it_goes_on_behind_a_damaged_header(tmp_path):
     data = bytearray(packed([(tarfile.TarInfo(name), name.encode() * 300) for name in "abcd"]))
     data[1024 + 124] ^= 0x40  # a digit of the size of b
-    found = read(bytes(data), tmp_path)
-    assert [one.name for one in found if isinstance(one, TarMember)] == [b"a", b"c", b"d"]
-    (gap,) = (one for one in found if isinstance(one, TarGap))
+    results = read(bytes(data), tmp_path)
+    assert [one.name for one in results if isinstance(one, TarMember)] == [b"a", b"c", b"d"]
+    (gap,) = (one for one in results if isinstance(one, TarGap))
     assert (gap.offset, gap.size) == (1024, 1024)
 
 
@@ -128,8 +128,8 @@ def test_no_damage_makes_it_fail(tmp_path, at, value, end):
         packed([(tarfile.TarInfo("n" * 150), b"x" * 700), (tarfile.TarInfo("b"), b"")])
     )
     data[min(at, len(data) - 1)] = value
-    found = read(bytes(data[:end]), tmp_path)
-    for one in found:
+    results = read(bytes(data[:end]), tmp_path)
+    for one in results:
         assert one.offset + one.size <= end or not one.size
 
 

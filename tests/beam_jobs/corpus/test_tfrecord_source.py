@@ -24,8 +24,10 @@ def examples(count, label=lambda n: f"class{n % 3}"):
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
 def test_records_have_numbers(compress, tmp_path, records):
     (tmp_path / "a.tfrecord").write_bytes(compress(framed(examples(5))))
-    found = kept(records(tmp_path / "a.tfrecord"))
-    assert found == {f"a.tfrecord/{n:09d}": (JPEG + bytes([n]), f"class{n % 3}") for n in range(5)}
+    results = kept(records(tmp_path / "a.tfrecord"))
+    assert results == {
+        f"a.tfrecord/{n:09d}": (JPEG + bytes([n]), f"class{n % 3}") for n in range(5)
+    }
     assert len(records.items) == 1, "a small file is one item"
 
 
@@ -36,10 +38,10 @@ def test_whole_numbers_get_the_names_next_to(tmp_path, records):
     before = [item.locator for item in records.items]
     (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
     (tmp_path / "features.json").write_text("{}")
-    found = records(tmp_path, split="folders")
+    results = records(tmp_path, split="folders")
     # No name is a class of its own: the number stands for none, or is out of range.
-    assert [raw.label for raw in found.values() if type(raw) is not tuple] == [None, "cat", "dog"]
-    assert list(reasons(found).values()) == ["bad-label"]
+    assert [raw.label for raw in results.values() if type(raw) is not tuple] == [None, "cat", "dog"]
+    assert list(reasons(results).values()) == ["bad-label"]
     assert before != [item.locator for item in records.items], "other names, another unit"
     assert {item.split for item in records.items} == {"train"}
     assert records.ignored == ["features.json", "label.labels.txt"]
@@ -61,9 +63,9 @@ def test_several_labels_groups_and_other_names(tmp_path, records):
     ]
     (tmp_path / "a").write_bytes(framed(rows, schema))
     options = {"label_column": "tags", "group_by": "writer", "split": "column:fold"}
-    found = list(records(tmp_path / "a", multi_label=True, **options).values())
-    assert (found[0].label, found[0].group, found[0].split) == ("a\x1fb", "3", "validation")
-    assert found[1][0] == "no-split"
+    results = list(records(tmp_path / "a", multi_label=True, **options).values())
+    assert (results[0].label, results[0].group, results[0].split) == ("a\x1fb", "3", "validation")
+    assert results[1][0] == "no-split"
     with pytest.raises(InputError, match=r"a has no column 'x' \(--image-column\).*'fold'"):
         records(tmp_path / "a", image_column="x", **options)
     with pytest.raises(InputError, match=r"no column 'label' \(--label-column\).*use --no-labels"):
@@ -83,11 +85,11 @@ def test_records_that_are_no_images(tmp_path, records):
         b"",
     ]
     (tmp_path / "a").write_bytes(b"".join(map(frame, payloads)))
-    found = records(tmp_path / "a")
-    assert list(reasons(found).values()) == [
+    results = records(tmp_path / "a")
+    assert list(reasons(results).values()) == [
         "not-an-example", "no-image", "no-image", "no-image", "bad-label", "no-image",
     ]  # fmt: skip
-    assert [found[name][2] for name in reasons(found)] == [*payloads[1:5], JPEG, b""]
+    assert [results[name][2] for name in reasons(results)] == [*payloads[1:5], JPEG, b""]
 
 
 def test_a_payload_that_differs_from_its_checksum(tmp_path, records):
@@ -95,9 +97,9 @@ def test_a_payload_that_differs_from_its_checksum(tmp_path, records):
     size = len(data) // 3
     data[size + 100] ^= 1
     (tmp_path / "a").write_bytes(data)
-    found = records(tmp_path / "a")
-    assert reasons(found) == {"a/000000001": "damaged-record"}
-    assert found["a/000000001"][2] == data[size + 12 : 2 * size - 4]
+    results = records(tmp_path / "a")
+    assert reasons(results) == {"a/000000001": "damaged-record"}
+    assert results["a/000000001"][2] == data[size + 12 : 2 * size - 4]
 
 
 @pytest.mark.parametrize("compress", [None, gzip.compress])
@@ -106,9 +108,9 @@ def test_a_damaged_length_ends_the_file(compress, tmp_path, records):
     size = len(data) // 4
     data[2 * size] ^= 1
     (tmp_path / "a").write_bytes(compress(data) if compress else data)
-    found = records(tmp_path / "a")
-    assert list(kept(found)) == ["a/000000000", "a/000000001"]
-    reason, detail, rest = found["a/000000002"]
+    results = records(tmp_path / "a")
+    assert list(kept(results)) == ["a/000000000", "a/000000001"]
+    reason, detail, rest = results["a/000000002"]
     assert (reason, rest) == ("damaged-file", data[2 * size :])
     assert "no record's length and checksum" in detail
 
@@ -118,9 +120,9 @@ def test_a_file_that_ends_too_early(cut, tmp_path, records):
     data = framed(examples(3))
     size = len(data) // 3
     (tmp_path / "a").write_bytes(data[: 2 * size + cut])
-    found = records(tmp_path / "a")
-    assert len(kept(found)) == 2
-    reason, _, rest = found["a/000000002"]
+    results = records(tmp_path / "a")
+    assert len(kept(results)) == 2
+    reason, _, rest = results["a/000000002"]
     assert reason == "damaged-file" and rest == data[2 * size : 2 * size + cut]
     (tmp_path / "b.gz").write_bytes(gzip.compress(random.Random(1).randbytes(9) + data)[:-9])
     (tmp_path / "c.gz").write_bytes(gzip.compress(data)[:-9])
@@ -148,13 +150,13 @@ def test_other_and_empty_files(tmp_path, records):
     (tmp_path / "b.tfrecord").write_bytes(b"")
     (tmp_path / "c.tfrecord").write_bytes(gzip.compress(b""))
     (tmp_path / "notes.txt").write_text("hello world, these are notes")
-    found = records(tmp_path, source="tfrecord")
-    assert reasons(found) == {
+    results = records(tmp_path, source="tfrecord")
+    assert reasons(results) == {
         "b.tfrecord": "no-images",
         "c.tfrecord": "no-images",
         "notes.txt": "not-a-tfrecord",
     }
-    assert len(kept(found)) == 2
+    assert len(kept(results)) == 2
 
 
 def test_a_shard_set_that_lost_a_shard(make_images, build, records, tmp_path):
@@ -166,20 +168,20 @@ def test_a_shard_set_that_lost_a_shard(make_images, build, records, tmp_path):
 
 def test_real_files_of_other_writers(corpora, records):
     interop = corpora / "interop"
-    found = records(
+    results = records(
         interop / "ydf" / "toy.tfe-tfrecord-00000-of-00002",
         image_column="Cat_1",
         label_column="Num_1",
     )
-    assert [raw.label for raw in found.values()] == ["1", "2", "3"]
+    assert [raw.label for raw in results.values()] == ["1", "2", "3"]
     plain = interop / "ydf" / "toy.nocompress-tfe-tfrecord-00000-of-00002"
     again = records(plain, image_column="Cat_1", label_column="Num_1")
-    assert list(kept(again).values()) == list(kept(found).values())
-    found = records(
+    assert list(kept(again).values()) == list(kept(results).values())
+    results = records(
         interop / "torchdata-fakedata" / "tfrecord" / "example.tfrecord",
         image_column="x_byte", label_column="x_int", multi_label=True,
     )  # fmt: skip
-    assert found
+    assert results
     for path in (interop / "tfx" / "csv_example_gen").rglob("*.gz"):
-        found = records(path, image_column="company", label_column="trip_start_month")
-        assert len(found) > 100 and kept(found)
+        results = records(path, image_column="company", label_column="trip_start_month")
+        assert len(results) > 100 and kept(results)

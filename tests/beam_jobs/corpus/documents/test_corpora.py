@@ -33,11 +33,11 @@ def test_csv_spectrum_is_what_its_json_says(pack, documents):
             keep_columns=",".join(columns[1:]) if len(columns) > 1 else None,
             no_labels=True,
         )
-        found = [
+        results = [
             dict(zip(columns, (one.text, *one.kept), strict=True))
             for one in read.documents.values()
         ]
-        assert found == expected, name
+        assert results == expected, name
         assert not read.rejects
 
 
@@ -55,11 +55,11 @@ def test_json_test_suite_as_files(pack, build_text, tmp_path):
     assert len(names) == 318
     not_json = {"bad-json", "bad-encoding", "binary-data"}
     for name in names:
-        found = set(reasons.get(name, []))
+        results = set(reasons.get(name, []))
         if name.startswith("y_"):
-            assert not found & not_json, name
+            assert not results & not_json, name
         elif name.startswith("n_"):
-            assert found and found <= not_json, (name, found)
+            assert results and results <= not_json, (name, results)
 
 
 def test_json_test_suite_as_values_of_json_lines(pack, documents, file):
@@ -189,15 +189,15 @@ def test_parquet_samples_never_crash(corpora, documents):
 def test_the_same_rows_in_every_wrapping(corpora, documents):
     folder = corpora / "interop" / "torchdata-fakedata"
     for kind in ("csv", "txt", "json"):
-        found = []
+        results = []
         for path in (folder / kind, folder / f"{kind}.tar", folder / f"{kind}.tar.gz"):
             read = documents(path, resolve=False, no_labels=True)
             outcomes = {**read.texts, **read.reasons}
-            found.append(
+            results.append(
                 sorted(
                     (name.split("/", path.is_file())[-1].rpartition("/")[2], value)
                     for name, value in outcomes.items()
                 )
             )
-        assert found[0] == found[1] == found[2], kind
-        assert found[0]
+        assert results[0] == results[1] == results[2], kind
+        assert results[0]

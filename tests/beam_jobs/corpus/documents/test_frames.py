@@ -178,14 +178,14 @@ def test_damage_costs_what_is_in_its_split(file, documents):
     packed = bytearray(bgzip(data, random.Random(1)))
     sound = documents(file("sound/a.jsonl.gz", bytes(packed)), no_labels=True)
     packed[len(packed) // 2] ^= 0x55
-    found = documents(file("damaged/a.jsonl.gz", bytes(packed)), no_labels=True)
-    assert found.items[0].locator.codec == "gzip"
-    (damaged,) = (name for name, why in found.reasons.items() if why == "damaged-stream")
+    results = documents(file("damaged/a.jsonl.gz", bytes(packed)), no_labels=True)
+    assert results.items[0].locator.codec == "gzip"
+    (damaged,) = (name for name, why in results.reasons.items() if why == "damaged-stream")
     at = int(damaged.rpartition("/")[2])
     # The checksum is at the end of a block, so records of this block may differ before it.
     apart = {
         name: document
-        for name, document in found.documents.items()
+        for name, document in results.documents.items()
         if not at - 60_000 < int(name.rpartition("/")[2]) < at
     }
     assert apart.items() <= sound.documents.items()
@@ -212,7 +212,7 @@ def test_tables_that_lie_are_not_believed(tmp_path):
     packed = bytearray(seekable_zstd(bytes(200_000), random.Random(1)))
     packed[-9:-5] = struct.pack("<I", 1 << 30)
     (tmp_path / "a").write_bytes(packed)
-    found = frames.find_frames(bytes(tmp_path / "a"), "zstd")
-    assert found is not None and found.end.content == 200_000  # by the frames themselves
+    results = frames.find_frames(bytes(tmp_path / "a"), "zstd")
+    assert results is not None and results.end.content == 200_000  # by the frames themselves
     (tmp_path / "a").write_bytes(packed[-17:])
     assert frames.find_frames(bytes(tmp_path / "a"), "zstd") is None

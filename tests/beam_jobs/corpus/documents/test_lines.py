@@ -13,8 +13,8 @@ from beam_jobs.corpus.streams import ByteStream, InMemory
 
 
 def lines_between(data, limit, start, end):
-    found = read_lines(ByteStream(InMemory(data)), UTF8, limit, start, end)
-    return [(line.offset, line.data if line.size <= limit else None, line.size) for line in found]
+    results = read_lines(ByteStream(InMemory(data)), UTF8, limit, start, end)
+    return [(line.offset, line.data if line.size <= limit else None, line.size) for line in results]
 
 
 @pytest.mark.parametrize("limit", [4, 40, 1 << 20])
@@ -31,8 +31,8 @@ def test_splits_have_every_line_once(monkeypatch, limit, read_bytes):
             offset += len(line)
         cuts = sorted(generator.choices(range(1, len(data)), k=3))
         parts = zip([0, *cuts], [*cuts, -1], strict=True)
-        found = [line for start, end in parts for line in lines_between(data, limit, start, end)]
-        assert found == expected
+        results = [line for start, end in parts for line in lines_between(data, limit, start, end)]
+        assert results == expected
 
 
 def _split(data):

@@ -72,9 +72,9 @@ def test_a_replay_is_the_build_that_never_failed(corpus, build_text, tmp_path, f
     texts = _texts(tmp_path / "clean")
     assert clean.ledger == replayed.ledger
     # The row behind the mended one of the CSV lies two bytes further, all else is the same.
-    found = _texts(out)
-    assert sorted(found.values()) == sorted(texts.values())
-    assert {n for n in found.items() ^ texts.items() if not n[0].startswith("c.csv")} == set()
+    results = _texts(out)
+    assert sorted(results.values()) == sorted(texts.values())
+    assert {n for n in results.items() ^ texts.items() if not n[0].startswith("c.csv")} == set()
 
 
 def _texts(out):
@@ -82,13 +82,13 @@ def _texts(out):
     from shard_format.tfrecord import read_records
 
     manifest = load_manifest(out)
-    found = {}
+    results = {}
     for split in manifest.splits.values():
         for shard in split.shards:
             for _, payload in read_records(out / shard.file):
                 values = decode_example(payload)
-                found[values["id"][0].decode()] = values["text"][0]
-    return found
+                results[values["id"][0].decode()] = values["text"][0]
+    return results
 
 
 def test_files_left_as_they_were_are_refused_as_before(corpus, build_text, tmp_path, file):

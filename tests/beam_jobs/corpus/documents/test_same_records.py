@@ -73,12 +73,12 @@ def outcomes(data, form, start=0, end=-1, **options):
         lambda: Memory(data),
         locator=Locator(start=start, end=end, seek=start),
     )
-    found = [
+    results = [
         (one.record_id, _original(one), _outcome(one))
         for one in read_part(part, FORMATS[form].load()(job, TextExtractor(job)), {})
     ]
     # Of a whole file without a document the file itself is rejected.
-    return [one for one in found if one[2][:1] != ("no-documents",)]
+    return [one for one in results if one[2][:1] != ("no-documents",)]
 
 
 def _original(result):
@@ -111,12 +111,12 @@ def test_lines_do_not_depend_on_cuts(lines, newline, ends, cuts, encoding):
         for start, end in zip(edges, [*edges[1:], -1], strict=True)
     ]
     assert [one for part in parts for one in part] == whole
-    found = [one[2] for one in whole]
-    if encoding != "cp037" and all(isinstance(one, str) for one in found):
+    results = [one[2] for one in whole]
+    if encoding != "cp037" and all(isinstance(one, str) for one in results):
         expected = [line.rstrip("\r") for line in text.split("\n")]
         first = expected[0].removeprefix("\ufeff") if encoding.startswith("utf-") else expected[0]
         if first == expected[0]:
-            assert found == [line for line in expected if line.strip()]
+            assert results == [line for line in expected if line.strip()]
 
 
 @settings(max_examples=100)
@@ -242,8 +242,8 @@ def test_json_lists_are_split_where_their_parser_does(value, indent):
 
     values = value if isinstance(value, list) else [value]
     data = json.dumps(values, indent=indent, ensure_ascii=bool(indent)).encode()
-    found = outcomes(data, "json")
-    assert [orjson.loads(one[1]) for one in found] == values
+    results = outcomes(data, "json")
+    assert [orjson.loads(one[1]) for one in results] == values
 
 
 @settings(max_examples=60)
@@ -251,10 +251,10 @@ def test_json_lists_are_split_where_their_parser_does(value, indent):
 def test_separators(texts, separator):
     meant = separator.replace("\\n", "\n").replace("\\t", "\t")
     texts = [one.replace(meant[0], "") for one in texts]
-    found = outcomes(meant.join(texts).encode(), "txt", separator=separator)
+    results = outcomes(meant.join(texts).encode(), "txt", separator=separator)
     expected = [one for one in texts if one.strip()]
     if not meant.join(texts).startswith("\ufeff"):
-        assert [one[2] for one in found] == expected
+        assert [one[2] for one in results] == expected
 
 
 def _corpus():
@@ -299,8 +299,8 @@ def test_compression_changes_no_record(codec, file, packed, documents):
     # And compressed files in an archive.
     members = {f"{name}.{codec}": CODECS[codec](data) for name, data in corpus.items()}
     read = documents(file("all.zip", packed("zip", members)))
-    found = {name.replace(f".{codec}/", "/"): one for name, one in read.texts.items()}
-    assert found == {f"all.zip/{name}": one for name, one in plain.texts.items()}
+    results = {name.replace(f".{codec}/", "/"): one for name, one in read.texts.items()}
+    assert results == {f"all.zip/{name}": one for name, one in plain.texts.items()}
 
 
 def test_a_huge_file_is_cut_by_its_size_alone(file, documents, monkeypatch):

@@ -44,8 +44,8 @@ def texts_of(data, **options):
     job = TextOptions(("x",), "out", no_labels=True, format="xml", **options)
     part = FilePart("f", lambda: InMemory(data if isinstance(data, bytes) else data.encode()))
     part = part._replace(read_all=lambda: part.source().read())
-    found = read_part(part, Xml(job, TextExtractor(job)), {})
-    return [getattr(one, "payload", getattr(one, "rejection", None)) for one in found]
+    results = read_part(part, Xml(job, TextExtractor(job)), {})
+    return [getattr(one, "payload", getattr(one, "rejection", None)) for one in results]
 
 
 def test_items_of_a_feed_are_documents(file, documents):
