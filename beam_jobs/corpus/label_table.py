@@ -19,10 +19,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.dataset_metadata import huggingface_classes
+from beam_jobs.corpus.encodings import Encoding
+from beam_jobs.corpus.formats.delimited import DelimitedRow, DelimitedRows
+from beam_jobs.corpus.formats.lines import read_lines
 from beam_jobs.corpus.formats.parquet import ParquetFile
 from beam_jobs.corpus.formats.row_sizes import bounded
 from beam_jobs.corpus.item_table import row_batch
@@ -39,6 +41,7 @@ from shard_format import InputError
 
 _PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192
+_BYTES = Encoding("latin-1", b"\n", b"\r")  # every byte is a character of it
 _BLOCK_BYTES = 4 << 20  # 4 MiB; a row of CSV must be shorter
 _ESCAPED = re.compile(rb"//x([0-9a-f]{2})")
 _ROWS = pa.schema(
@@ -285,42 +288,26 @@ class _Table:
         return opened(FileRange(os.fsencode(self._path)), self._codec)
 
     def _csv(self, delimiter: str) -> Iterator[dict[str, Any] | Rejection]:
-        ragged: list[Rejection] = []
-
-        def skip(row: Any) -> str:
-            ragged.append(_ragged(row))
-            return "skip"
-
-        read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
-        parse = pa.csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
-        )
         with self._open() as file:
-            source = pa.PythonFile(file, "r")
-            self._check_columns(pa.csv.open_csv(source, read, parse).schema.names)
-        # Binary: what is not UTF-8 is then a matter of its row alone, and 007 stays what it is.
-        types = dict.fromkeys(self._wanted, pa.binary())
-        convert = pa.csv.ConvertOptions(include_columns=self._wanted, column_types=types)
-        ragged.clear()
-        with self._open() as file:
-            last: dict[str, Any] = {}
-            for batch in pa.csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert):
-                for row in _rows_of(batch):
-                    yield from [last] if last else []
-                    last = row
+            lines = read_lines(file, _BYTES, _BLOCK_BYTES)
+            rows = iter(DelimitedRows(lines, _BYTES, delimiter, _BLOCK_BYTES))
+            header = next(rows, None)
+            if header is None:
+                raise Rejection("no-header", "Empty CSV file")
+            if header.rejection is not None:
+                raise header.rejection
+            names = [_as_bytes(name).decode("utf-8", "replace") for name in header.values]
+            names[0] = names[0].removeprefix("\ufeff")
+            self._check_columns(names)
+            places = {name: names.index(name) for name in self._wanted}
+            for row in rows:
+                if row.rejection is not None:
+                    yield row.rejection
+                elif len(row.values) != len(names):
+                    yield _ragged(row, len(names))
+                else:
+                    yield {name: _as_bytes(row.values[at]) for name, at in places.items()}
             file.check_whole()
-        # Arrow takes a quote that is never closed for a value that has the rest of the file.
-        if any(b"\n" in (value or b"") for value in last.values()) and self._has_open_quote():
-            ragged.append(Rejection("bad-csv", "a quote is opened and never closed"))
-        elif last:
-            yield last
-        yield from ragged
-
-    def _has_open_quote(self) -> bool:
-        """Whether the file has an odd number of quotes."""
-        with self._open() as file:
-            blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
-            return sum(block.count(b'"') for block in blocks) % 2 == 1
 
     def _parquet_file(self) -> ParquetFile:
         return ParquetFile(storage.open_arrow(storage.place_of(self._path), mapped=False))
@@ -382,10 +369,15 @@ class _Table:
                 )
 
 
-def _ragged(row: pa.csv.InvalidRow) -> Rejection:
-    shown = _printable(row.text[:200])
-    detail = f"the row {shown!r} has {row.actual_columns} fields, of {row.expected_columns} columns"
+def _ragged(row: DelimitedRow, columns: int) -> Rejection:
+    shown = _printable(row.data.decode("utf-8", "replace").rstrip()[:200])
+    detail = f"the row {shown!r} has {len(row.values)} fields, of {columns} columns"
     return Rejection("ragged-row", detail)
+
+
+def _as_bytes(value: str) -> bytes:
+    """The bytes of a value that was read as Latin-1: those that are not UTF-8 may be of a path."""
+    return value.encode(_BYTES.name)
 
 
 def _json_object(line: bytes, number: int) -> dict[str, Any] | Rejection:

@@ -79,7 +79,7 @@ class Csv(Format):
         file, encoding = self.open_lines(part, self.options.encoding)
         with file:
             lines = read_lines(file, encoding, self.limit, start, end)
-            rows = _Rows(lines, encoding, self.delimiter, self.limit, start)
+            rows = DelimitedRows(lines, encoding, self.delimiter, self.limit, start)
             for row in rows:
                 context = Columns(names, encoding.name, row.offset, encoding.source)
                 if row.rejection is not None and not names:
@@ -132,7 +132,7 @@ class Csv(Format):
             Rejection: It cannot.
         """
         lines = read_lines(file, encoding, self.limit)
-        first = next(iter(_Rows(lines, encoding, self.delimiter, self.limit)))
+        first = next(iter(DelimitedRows(lines, encoding, self.delimiter, self.limit)))
         if first.rejection is not None:
             raise first.rejection
         self._check_repeated(tuple(first.values))
@@ -257,14 +257,23 @@ def row_starts(
     return [start for start in starts if start < position]
 
 
-class _Row(NamedTuple):
+class DelimitedRow(NamedTuple):
+    """One row.
+
+    Attributes:
+        offset: Its first byte.
+        data: Its bytes.
+        values: The values of its fields; none if it is rejected.
+        rejection: Why it cannot be used, or None.
+    """
+
     offset: int
     data: bytes
     values: list[str]
     rejection: Rejection | None = None
 
 
-class _Rows:
+class DelimitedRows:
     """The rows of a file that are not blank.
 
     Attributes:
@@ -286,7 +295,7 @@ class _Rows:
         self._unclosed = 0
         self._bad: Rejection | None = None  # of the text of the row
 
-    def __iter__(self) -> Iterator[_Row]:
+    def __iter__(self) -> Iterator[DelimitedRow]:
         """Every row in order."""
         while True:
             reader = csv.reader(iter(self._next_text, None), delimiter=self._delimiter, strict=True)
@@ -326,7 +335,7 @@ class _Rows:
             self._bad = self._bad or rejection
             return line.data.decode(self._encoding.name, "replace").replace("\0", "?")
 
-    def _ended(self, values: list[str], rejection: Rejection | None) -> Iterator[_Row]:
+    def _ended(self, values: list[str], rejection: Rejection | None) -> Iterator[DelimitedRow]:
         """The row of the lines that were taken, if it is one."""
         lines, self._taken = self._taken, []
         rejection, self._bad = self._bad or rejection, None
@@ -336,12 +345,12 @@ class _Rows:
         data = lines[0].data if len(lines) == 1 else b"".join(line.data for line in lines)
         if rejection is None:
             if values:
-                yield _Row(lines[0].offset, data, values)
+                yield DelimitedRow(lines[0].offset, data, values)
             return
         kept = None if self.end - lines[0].offset > self._limit else data
-        yield _Row(lines[0].offset, data, [], rejection.with_data(kept))
+        yield DelimitedRow(lines[0].offset, data, [], rejection.with_data(kept))
 
-    def _unclosed_quote(self) -> Iterator[_Row]:
+    def _unclosed_quote(self) -> Iterator[DelimitedRow]:
         """Rejects the line with a quote that is never closed, and continues after it."""
         self._unclosed += 1
         if self._unclosed <= _MAX_UNCLOSED:

@@ -75,7 +75,7 @@ def test_classes_that_some_splits_lack_are_no_question(corpus):
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "message"),
     [
         (("train/1.jpg", "val/1.jpg", "cats/1.jpg"), "train/ and val/ next to cats/"),
         (("train/1.jpg", "test/1.jpg"), "train/ and test/ with no class folders inside"),
@@ -84,12 +84,12 @@ def test_classes_that_some_splits_lack_are_no_question(corpus):
         (("val/cat/1.jpg", "dev/cat/1.jpg"), "has no other folder than dev/ and val/"),
     ],
 )
-def test_what_is_not_clear_is_refused_with_both_commands(corpus, names, results, monkeypatch):
+def test_what_is_not_clear_is_refused_with_both_commands(corpus, names, message, monkeypatch):
     root = corpus(*names)
     monkeypatch.chdir(root.parent)
     with pytest.raises(InputError) as error:
         settled("photos", resize="none", seed=3)
-    assert results in str(error.value)
+    assert message in str(error.value)
     commands = [shlex.split(line) for line in re.findall("\n  (.*)", str(error.value))]
     splits = [words.pop(words.index("--split") + 1) for words in commands]
     assert splits == ["folders", FRACTIONS]
