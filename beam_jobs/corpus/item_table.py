@@ -11,27 +11,6 @@ import pyarrow.compute as pc
 
 from beam_jobs.corpus.record import WHOLE_FILE, ByteRange, Locator, SourceItem
 
-MEMBER_FIELDS = (  # the first fields of a Locator
-    pa.field("container", pa.string()),
-    pa.field("codec", pa.string()),
-    pa.field("offset", pa.int64()),
-    pa.field("size", pa.int64()),
-    pa.field("stored_size", pa.int64()),
-    pa.field("crc", pa.int64()),
-    pa.field("method", pa.int32()),
-)
-_LOCATOR = pa.struct(
-    [
-        *MEMBER_FIELDS,
-        pa.field("gaps", pa.list_(pa.struct([("offset", pa.int64()), ("size", pa.int64())]))),
-        pa.field("companions", pa.list_(pa.struct([("name", pa.string()), *MEMBER_FIELDS]))),
-        pa.field("format", pa.string()),
-        pa.field("start", pa.int64()),
-        pa.field("end", pa.int64()),
-        pa.field("seek", pa.int64()),
-        pa.field("context", pa.string()),
-    ]
-)
 ITEM_SCHEMA = pa.schema(
     [
         pa.field("record_id", pa.string(), nullable=False),
@@ -41,7 +20,7 @@ ITEM_SCHEMA = pa.schema(
         pa.field("mtime_ns", pa.int64(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("detail", pa.string(), nullable=False),
-        pa.field("locator", _LOCATOR),  # null for a whole file
+        pa.field("locator", pa.binary()),  # JSON; null for a whole file
         pa.field("block", pa.int64(), nullable=False),
         pa.field("group", pa.string()),
         pa.field("split", pa.string()),
@@ -51,7 +30,6 @@ ITEM_SCHEMA = pa.schema(
 )
 # ".jpg", ".jsonl.gz"; of a part of a large file the ending of the file.
 _ENDING = r"(?P<end>(?P<inner>\.\w{1,8})?\.(?P<codec>gz|zst|bz2|xz)|\.\w{1,8})(?P<part>/\d{12})?$"
-_MEMBER_NAMES = tuple(field.name for field in MEMBER_FIELDS)
 
 
 def row_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -64,7 +42,10 @@ def row_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatc
 def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:
     """Items as rows of ITEM_SCHEMA."""
     columns: dict[str, Any] = dict(zip(SourceItem._fields, zip(*items, strict=True), strict=True))
-    columns["locator"] = [_locator_row(locator) for locator in columns["locator"]]
+    columns["locator"] = [
+        None if locator == WHOLE_FILE else orjson.dumps(locator, default=tuple)
+        for locator in columns["locator"]
+    ]
     columns["kept"] = [orjson.dumps(kept) if kept else None for kept in columns["kept"]]
     arrays = [pa.array(columns[field.name], field.type) for field in ITEM_SCHEMA]
     return pa.record_batch(arrays, schema=ITEM_SCHEMA)
@@ -85,24 +66,16 @@ def items_in(table: pa.Table | pa.RecordBatch) -> Iterator[SourceItem]:
         part = table.slice(start, _ROWS)
         columns: dict[str, Any] = {name: part[name].to_pylist() for name in SourceItem._fields}
         locators, kept = columns["locator"], columns["kept"]
-        columns["locator"] = [WHOLE_FILE if one is None else _locator(one) for one in locators]
+        columns["locator"] = [
+            WHOLE_FILE if one is None else _locator(orjson.loads(one)) for one in locators
+        ]
         columns["kept"] = [tuple(orjson.loads(one)) if one else () for one in kept]
         yield from map(SourceItem, *columns.values())
 
 
-def _locator_row(locator: Locator) -> dict[str, Any] | None:
-    if locator == WHOLE_FILE:
-        return None
-    row = locator._asdict()
-    row["gaps"] = [gap._asdict() for gap in locator.gaps]
-    row["companions"] = [
-        {"name": name, **{field: getattr(member, field) for field in _MEMBER_NAMES}}
-        for name, member in locator.companions
-    ]
-    return row
-
-
-def _locator(row: Any) -> Locator:
-    gaps = tuple(ByteRange(**gap) for gap in row.pop("gaps"))
-    companions = tuple((one.pop("name"), Locator(**one)) for one in row.pop("companions"))
-    return Locator(gaps=gaps, companions=companions, **row)
+def _locator(fields: Sequence[Any]) -> Locator:
+    locator = Locator(*fields)
+    return locator._replace(
+        gaps=tuple(ByteRange(*gap) for gap in locator.gaps),
+        companions=tuple((name, _locator(one)) for name, one in locator.companions),
+    )

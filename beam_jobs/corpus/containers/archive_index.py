@@ -13,14 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.corpus.containers.base import NO_BYTES, Member
-from beam_jobs.corpus.item_table import MEMBER_FIELDS, row_batch
+from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.record import Locator, Rejection
 
 _BATCH_ROWS = 8192
+_LOCATOR_FIELDS = (  # the first ones, which a member has
+    pa.field("container", pa.string()),
+    pa.field("codec", pa.string()),
+    pa.field("offset", pa.int64()),
+    pa.field("size", pa.int64()),
+    pa.field("stored_size", pa.int64()),
+    pa.field("crc", pa.int64()),
+    pa.field("method", pa.int32()),
+)
 _SCHEMA = pa.schema(
     [
         pa.field("name", pa.string()),
-        *MEMBER_FIELDS,
+        *_LOCATOR_FIELDS,
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
     ]
@@ -50,7 +59,7 @@ class ArchiveIndex:
         members = iter(members)
         while some := list(itertools.islice(members, _BATCH_ROWS)):
             rows = [
-                (one.name, *one.locator[: len(MEMBER_FIELDS)], one.reason, one.detail)
+                (one.name, *one.locator[: len(_LOCATOR_FIELDS)], one.reason, one.detail)
                 for one in some
             ]
             self._batches.append(row_batch(rows, _SCHEMA))

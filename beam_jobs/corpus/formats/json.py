@@ -82,7 +82,7 @@ class JsonLines(_JsonFormat, LineFormat):
                     return RawRecord(record_id, data, text, read(value, said), UTF8.name)
             return FoundRecord(name, data, (UTF8.name, offset))
 
-        return self.parsed_lines(part, parsed)
+        return self.find_lines(part, parse=parsed)
 
 
 class Json(_JsonFormat):

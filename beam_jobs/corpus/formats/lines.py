@@ -74,7 +74,9 @@ class LineFormat(Format):
             return super().splits(file, size)
         return splits_at(split_starts(size), size)
 
-    def find_lines(self, part: FilePart, separator: str = "") -> Iterator[Found]:
+    def find_lines(
+        self, part: FilePart, separator: str = "", parse: ParseLine | None = None
+    ) -> Iterator[Any]:
         """Every line of a part that is not blank; the context is (encoding, first byte).
 
         `parsed` is the encoding of the file, where that is another one than that of the lines.
@@ -83,16 +85,8 @@ class LineFormat(Format):
             part: A file or a split of one.
             separator: Ends a line in place of a line break, and does not count as a part of it;
                 only of a file that is not split.
+            parse: Makes what is given of most lines, if they are UTF-8, in place of a FoundRecord.
         """
-        return self._lines(part, separator)
-
-    def parsed_lines(self, part: FilePart, parse: ParseLine) -> Iterator[Found | RawRecord]:
-        """`find_lines`, with the result of `parse` for most of the lines that are UTF-8."""
-        return self._lines(part, "", parse)
-
-    def _lines(
-        self, part: FilePart, separator: str, parse: ParseLine | None = None
-    ) -> Iterator[Any]:
         file, known = self.open_lines(part, self.options.encoding)
         mark = separator.encode(known.name)
 

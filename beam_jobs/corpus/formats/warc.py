@@ -16,8 +16,13 @@ from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.html import decode_page
 from beam_jobs.corpus.formats.http_response import Response, media_type, parse_response
-from beam_jobs.corpus.formats.warc_gzip import GzipMembers
-from beam_jobs.corpus.formats.warc_records import WarcGap, WarcRecord, read_warc, split_record
+from beam_jobs.corpus.formats.warc_records import (
+    GzipMembers,
+    WarcGap,
+    WarcRecord,
+    read_warc,
+    split_record,
+)
 from beam_jobs.corpus.record import FILTER, IgnoredPart, RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, opened
 from beam_jobs.options.encodings import AUTO
