@@ -40,7 +40,6 @@ _LEAST_BYTES = 1 << 18  # 256 KiB of content
 _MOST_UNIT_BYTES = 4  # of a character
 
 _BGZF = b"\x1f\x8b\x08\x04"  # gzip, deflate, with an extra field
-_BGZF_EXTRA = struct.Struct("<2H")  # at byte 10: its length; then fields of an id, a length, data
 _BGZF_BYTES = 18  # a header with the one field that bgzip writes
 
 _ZSTD_MAGIC, _SKIPPABLE, _SEEK_MAGIC = 0xFD2FB528, 0x184D2A50, 0x8F92EAB1
