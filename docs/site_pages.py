@@ -34,6 +34,13 @@ TITLES = {"README.md": "First steps", "samples/SOURCES.md": "Sources of the samp
 # Each name has one entry, on the page of the first package here that has it.
 PACKAGES = ("shardmill", "beam_jobs", "reader", "trainer", "shard_format")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
+_TITLE = re.compile(r"^# .*", re.MULTILINE)
+_ROW = re.compile(r"^\|.*", re.MULTILINE)  # of a table
+_CODE = re.compile(r"`[^`]+`")
+_NOT_FOUND = (
+    "<p>There is no page at this address. Search above, or begin at the "
+    '<a href="/index.html">home page</a>.</p>'
+)
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 
 _copies: dict[str, str] = {}  # page -> its Markdown, for the copy beside the HTML
@@ -82,9 +89,23 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _FENCED.split(markdown)  # text and blocks of code in turns
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
-    markdown = "".join(parts)
-    _copies.setdefault(uri, markdown)
-    return markdown
+    if source in TITLES:
+        parts[0] = _TITLE.sub(f"# {TITLES[source]}", parts[0], count=1)
+    _copies.setdefault(uri, "".join(parts))
+    parts[::2] = [_ROW.sub(_with_bars, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _with_bars(row: re.Match[str]) -> str:
+    """Undoes GitHub's escape of a bar in code, whose backslash Python-Markdown would show."""
+    return _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    """Says on the page for unknown addresses where to go."""
+    if template_name != "404.html":
+        return output
+    return output.replace("</h1>", f"</h1>\n{_NOT_FOUND}", 1)
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
