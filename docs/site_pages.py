@@ -37,6 +37,8 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _TITLE = re.compile(r"^# .*", re.MULTILINE)
 _ROW = re.compile(r"^\|.*", re.MULTILINE)  # of a table
 _CODE = re.compile(r"`[^`]+`")
+_COMMANDS = re.compile(r'<div class="language-(?:sh|console) highlight">.*?</div>', re.DOTALL)
+_OPTION = re.compile(r"(?<=[\s>])(--[a-z][a-z-]*)(?=[\s=<])")
 _NOT_FOUND = (
     "<p>There is no page at this address. Search above, or begin at the "
     '<a href="/index.html">home page</a>.</p>'
@@ -99,6 +101,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _with_bars(row: re.Match[str]) -> str:
     """Undoes GitHub's escape of a bar in code, whose backslash Python-Markdown would show."""
     return _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks options in commands, so that lines are not broken after their hyphens."""
+    return _COMMANDS.sub(
+        lambda block: _OPTION.sub(r'<span class="option">\1</span>', block[0]), html
+    )
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
