@@ -71,8 +71,9 @@ interop: .interop/installed  ## Read sets with PyTorch, Grain and DALI, which ar
 	.docs/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
 	@touch $@
 
+# Not --quiet: it drops the warnings that the strict mode counts.
 docs: .docs/installed  ## Build the documentation site into site/; fails for a dead link or an undocumented public name.
-	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
