@@ -47,15 +47,15 @@ _SECONDS = 3.0  # for each measurement
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Duration of each measurement; there are about fifteen.",
+    help="Duration of each measurement; there are about ten.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def doctor(directory: Place, seconds: float, as_json: bool, **values: Any) -> None:
     """Find the bottleneck of a training, and options that make it faster.
 
     Storage, parsing, decoding, augmentation, copying and the training step are each measured
-    alone, and together in a short training. Options that may help are then tried: the advice names
-    the command to run and the rate to expect. Nothing is written.
+    alone, and together in a short training. The advice names the command that makes the slowest
+    stage cheaper, and the rate that it can reach at most. Nothing is written.
 
     \b
     Examples:
@@ -76,7 +76,6 @@ def doctor(directory: Place, seconds: float, as_json: bool, **values: Any) -> No
         with bars.ends_at_interrupt():
             bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer.diagnosis.diagnosing import diagnose
-            from trainer.diagnosis.report import as_json as report
 
         bars.finish("load")
         done = 0
@@ -86,20 +85,19 @@ def doctor(directory: Place, seconds: float, as_json: bool, **values: Any) -> No
             bars.update("measure", done, None, "", name)
             done += 1
 
-        found = diagnose(asked, seconds, show)
+        diagnosis = diagnose(asked, seconds, show)
         bars.finish("measure")
     if as_json:
-        print_json(report(asked, found))
+        print_json(diagnosis.as_json())
         return
-    _print(asked, found)
+    _print(directory, diagnosis)
 
 
-def _print(asked: TrainOptions, found: Diagnosis) -> None:
+def _print(directory: Place, diagnosis: Diagnosis) -> None:
     from cli.console import bar, say, stdout, table
     from trainer.diagnosis.costs import predicted_rate, stage_rates
-    from trainer.diagnosis.wording import command, sentence
 
-    costs = found.costs
+    costs = diagnosis.costs
     rates = stage_rates(costs)
     slowest = min(rates.values())
     cpu = dict(costs.cpu_seconds) | {"step": costs.step_cpu_seconds}
@@ -108,33 +106,32 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
     for name, rate in rates.items():
         if rate == float("inf"):
             continue
-        mark = " bottleneck" if name == found.verdict.stage else ""
+        mark = " bottleneck" if name == diagnosis.verdict.stage else ""
         milliseconds = f"{1e3 * cpu.get(name, 0.0):.3f}"
         rows.add_row(name, milliseconds, f"{rate:,.0f}", bar(slowest / rate) + mark)
     stdout().print(rows)
     say(
-        f"{storage_line(found.stages.storage, asked.data)}; "
-        f"cache {found.info.cache}: {found.info.cache_reason}"
+        f"{storage_line(diagnosis.stages.storage, directory)}; "
+        f"cache {diagnosis.info.cache}: {diagnosis.info.cache_reason}"
     )
     say(
-        f"training   {found.training.rate:,.0f} examples/s with all at work; expected of these "
+        f"training   {diagnosis.training.rate:,.0f} examples/s with all at work; expected of these "
         f"stages on {costs.cores:g} cores: {predicted_rate(costs):,.0f}\n"
-        f"input      {found.verdict.headroom:.1f} x as fast as that, alone\n\n"
-        f"{sentence(found.verdict, found.advice)}"
+        f"input      {diagnosis.verdict.headroom:.1f} x as fast as that, alone\n\n"
+        f"{diagnosis.sentence}"
     )
-    others = found.training.others_cores
+    others = diagnosis.training.others_cores
     if others >= _CROWDED:
         say(
-            f"(note: other programs used {others:.1f} cores meanwhile. Shares and gains are "
-            "those of a machine without them, rates are not: run it again when they are done.)"
+            f"(note: other programs used {others:.1f} cores meanwhile. Shares are those of a "
+            "machine without them, rates are not: run it again when they are done.)"
         )
-    for number, advice in enumerate(found.advice, 1):
-        attempt = advice.attempt
+    for number, proposal in enumerate(diagnosis.proposals, 1):
         say(
-            f"\n{number}. {attempt.remedy}: {advice.rate:,.0f} examples/s expected "
-            f"({advice.gain:.2f} x), for {attempt.because}"
+            f"\n{number}. {proposal.remedy}: at most {proposal.rate:,.0f} examples/s "
+            f"({proposal.gain:.2f} x), for {proposal.advice.because}"
         )
-        for line in command(asked, attempt).splitlines():
+        for line in proposal.command.splitlines():
             say(f"   {line}")
-        if attempt.note:
-            say(f"   (note: {attempt.note})")
+        if proposal.advice.note:
+            say(f"   (note: {proposal.advice.note})")

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from reader.pipeline import InputPipeline
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_pipeline import dataset_of, open_again, sampled_pipeline, with_parser
+from reader.profiling.sampled_pipeline import dataset_of, open_again, sampled_pipeline
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
 from reader.record_types import BatchParser, Parser
 from reader.stream import Stream
@@ -130,7 +130,7 @@ def measure_stages(
             for name, parser in parsers_by_stage(pipeline.parser):
                 on_stage(name)
                 if name not in drains:
-                    drains[name] = _drain(with_parser(pipeline, parser))
+                    drains[name] = _drain(dataclasses.replace(pipeline, parser=parser))
                 times = drains[name].measure(seconds / _ROUNDS)
                 chains[name] = _least(chains.get(name, times), times)
     found: list[Stage] = []
@@ -149,11 +149,6 @@ def measure_stages(
 def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
     """Whatever else a machine does makes times longer, never shorter."""
     return ChainTimes(min(one.seconds, other.seconds), min(one.cpu_seconds, other.cpu_seconds))
-
-
-def measure_chain(pipeline: InputPipeline, seconds: float) -> ChainTimes:
-    """What the chain of an endless pipeline takes, after a warm-up."""
-    return _drain(pipeline).measure(seconds)
 
 
 def _drain(pipeline: InputPipeline) -> _Drain:

@@ -304,12 +304,11 @@ CASES = [
     Case(
         "an advice of the doctor",
         (
-            File("trainer/diagnosis/remedies/toy.py"),
+            Function("trainer/diagnosis/remedies.py", "REMEDIES"),
             Line(
-                "trainer/diagnosis/remedies/__init__.py",
+                "trainer/diagnosis/remedies.py",
                 "REMEDIES",
-                '"toy": Remedy(("storage", "decode", "augment", "step", "cores"), toy.attempt)',
-                "from trainer.diagnosis.remedies import toy",
+                '"toy": Remedy(("storage", "decode", "augment", "step", "cores"), _add_toys)',
             ),
         ),
         ("doctor set --model toy --image-size 8 --batch-size 4 --seconds 0.05 --json",),

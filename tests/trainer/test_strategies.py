@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shard_format import UsageError
-from trainer.diagnosis.job import open_job
+from trainer.diagnosis.measuring import open_job
 from trainer.precision import resolve
 
 

@@ -1,4 +1,4 @@
-"""The clock and the counters: a short training, and its step with data that is there already."""
+"""Opens a training like a run, and measures it and its step; nothing is written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
+from foundation.errors import UsageError
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_pipeline import dataset_of, sampled_pipeline, window_records
-from trainer.diagnosis.job import Job
+from reader.profiling.sampled_pipeline import dataset_of, sampled_pipeline
+from trainer import precision
+from trainer.data import open_data, require_batch
+from trainer.devices import configure_devices
 from trainer.loop import Loop, Totals
+from trainer.options import Settings, TrainOptions
+from trainer.strategies import SEVERAL_WORKERS
+from trainer.train_state import make_train_state
 
 _WARM_UP = 0.5  # of the time that is measured: tracing, and tf.data's search for its threads
 _LEAST_WINDOWS = 4
@@ -25,17 +31,56 @@ _COPIES = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingTimes:
-    """What was measured of a short training.
+class Job:
+    """A training that is measured.
 
     Attributes:
-        examples: Number of examples that were learnt from.
-        seconds: Seconds that it took.
+        options: Options of the training, none left open.
+        policy: The Keras dtype policy.
+        stream: The training stream; a `reader.Stream`.
+        loop: Training loop of the model.
+    """
+
+    options: Settings
+    policy: str
+    stream: Any
+    loop: Loop
+
+
+def open_job(asked: TrainOptions) -> Job:
+    """Opens the training of some options; nothing is written.
+
+    Raises:
+        UsageError: The options contradict each other, the data set or the machine.
+        ShardSetError: There is no shard set in `asked.data`.
+    """
+    if asked.strategy in {*SEVERAL_WORKERS, "tpu"}:
+        raise UsageError(
+            f"shardmill doctor does not measure --strategy {asked.strategy}: it looks at one "
+            "process. Leave it out, or pass --strategy mirrored."
+        )
+    configure_devices(asked)
+    data = open_data(asked)
+    options = asked.settled(data.kind)
+    policy = precision.resolve(options.precision, options.strategy)
+    stream = data.open_training(None)
+    require_batch(stream.info.records, options)
+    state = make_train_state(options, policy, stream.steps_per_epoch, data)
+    return Job(options, policy, stream, state.loop)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingTimes:
+    """Times of a short training.
+
+    Attributes:
+        examples: Number of examples trained on.
+        seconds: Duration in seconds.
         cpu_seconds: CPU time of the process per example.
-        read_bytes: Bytes that came from storage, not from the page cache, per example; 0 where the
+        read_bytes: Bytes per example that came from storage, not from the page cache; 0 if the
             system does not count them.
-        alone_seconds: Seconds that it would have taken on a machine without other programs.
-        others_cores: Number of cores that those kept busy meanwhile.
+        alone_seconds: Estimated duration without other programs on the machine.
+        others_cores: Number of cores that other programs kept busy.
     """
 
     examples: int
@@ -53,12 +98,12 @@ class TrainingTimes:
 
 @dataclasses.dataclass(frozen=True)
 class StepTimes:
-    """What a training step takes, in seconds per example.
+    """Times of a training step, in seconds per example.
 
     Attributes:
-        seconds: Seconds on the device, the data being there.
+        seconds: Time on the device, with the data on it.
         cpu_seconds: CPU time of the process.
-        copy_seconds: Seconds to bring an example to the device; 0 where that is the CPU.
+        copy_seconds: Time to copy an example to the device; 0 if the device is the CPU.
     """
 
     seconds: float
@@ -67,28 +112,30 @@ class StepTimes:
 
 
 def measure_training(job: Job, seconds: float) -> TrainingTimes:
-    """A real training for some seconds after a warm-up: all stages at work."""
-    loop = job.learner.loop
-    batches = iter(loop.distribute(job.stream.dataset))
-    # From files, records come by windows: a window's worth of steps at once, then a pause.
-    windows = 0 if job.stream.info.cache == "memory" else _LEAST_WINDOWS
-    least_steps = windows * window_records(job.stream) // job.options.batch_size
-    return _measure(loop, batches, job.options.batch_size, seconds, least_steps)
+    """Measures a training for some seconds after a warm-up, with all stages at work."""
+    batches = iter(job.loop.distribute(job.stream.dataset))
+    least_steps = 0
+    if job.stream.info.cache != "memory":
+        # From files, records come by windows: a window's worth of steps at once, then a pause.
+        geometry = job.stream.pipeline.windows.worker_shard.geometry
+        window = min(geometry.window_records, geometry.records)
+        least_steps = _LEAST_WINDOWS * window // job.options.batch_size
+    return _measure(job.loop, batches, job.options.batch_size, seconds, least_steps)
 
 
 def measure_step(job: Job, seconds: float) -> StepTimes:
-    """The same steps on batches of the stream that were made beforehand, again and again."""
-    loop = job.learner.loop
+    """Measures the steps on batches of the stream that were made beforehand."""
+    loop = job.loop
     dataset = dataset_of(sampled_pipeline(job.stream))
     copy_seconds = 0.0
     gpus = tf.config.list_logical_devices("GPU")
-    if gpus and _alike(dataset):
+    if gpus and _has_static_shapes(dataset):
         if len(gpus) == 1 or job.options.strategy == "default":
             batch = next(iter(dataset))
             copy_seconds = _copy_seconds(batch, gpus[0].name) / job.options.batch_size
-            batches: Any = _Again(_copied(batch, gpus[0].name))
+            batches: Any = _RepeatedBatch(_copied(batch, gpus[0].name))
         else:
-            batches = _Again(next(iter(loop.distribute(dataset))))
+            batches = _RepeatedBatch(next(iter(loop.distribute(dataset))))
     else:
         kept = dataset.take(_num_kept(dataset)).cache()
         for _ in kept:  # fills the cache
@@ -98,8 +145,8 @@ def measure_step(job: Job, seconds: float) -> StepTimes:
     return StepTimes(times.alone_seconds / times.examples, times.cpu_seconds, copy_seconds)
 
 
-class _Again:
-    """An iterator that gives the same batch for ever; it is part of the graph, on its device."""
+class _RepeatedBatch:
+    """An endless iterator of one batch, which is part of the graph, on its device."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -109,11 +156,11 @@ class _Again:
 
 
 class _EnoughError(Exception):
-    """Raised out of a training that is to go no further."""
+    """Ends a training that was measured long enough."""
 
 
-class _Watch:
-    """Starts after the warm-up, ends the training after what is to be measured."""
+class _Stopwatch:
+    """Starts after the warm-up, and ends the training after the measured time."""
 
     def __init__(self, seconds: float, least_steps: int) -> None:
         self._seconds, self._least_steps = seconds, least_steps
@@ -139,7 +186,7 @@ class _Watch:
 def _measure(
     loop: Loop, batches: Any, batch_size: int, seconds: float, least_steps: int = 0
 ) -> TrainingTimes:
-    watch = _Watch(seconds, least_steps)
+    watch = _Stopwatch(seconds, least_steps)
     try:
         loop.train(batches, sys.maxsize, watch)
     except _EnoughError:
@@ -156,19 +203,19 @@ def _measure(
 
 
 def _read_bytes() -> int:
-    """Bytes that the process has had from storage; 0 where the system does not count them."""
+    """Bytes that the process has read from storage; 0 if the system does not count them."""
     try:
         return int(psutil.Process().io_counters().read_bytes)
     except (AttributeError, psutil.Error, OSError):  # macOS counts none; a container may hide them
         return 0
 
 
-def _alike(dataset: Any) -> bool:
+def _has_static_shapes(dataset: Any) -> bool:
     return all(spec.shape.is_fully_defined() for spec in tf.nest.flatten(dataset.element_spec))
 
 
 def _num_kept(dataset: Any) -> int:
-    if not _alike(dataset):
+    if not _has_static_shapes(dataset):
         return _VARIED_BATCHES
     specs = tf.nest.flatten(dataset.element_spec)
     size = sum(spec.shape.num_elements() * spec.dtype.size for spec in specs)
@@ -181,7 +228,7 @@ def _copied(batch: Any, device: str) -> Any:
 
 
 def _copy_seconds(batch: Any, device: str) -> float:
-    """Seconds to copy a batch to a device, and to know that it is there."""
+    """Seconds to copy a batch to a device, until it has arrived."""
 
     def copy() -> None:
         for value in tf.nest.flatten(_copied(batch, device)):
