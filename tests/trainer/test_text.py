@@ -14,8 +14,8 @@ from tiny import Stopped, stop_after
 from shard_format import InputError, UsageError
 from trainer import MODELS, train
 from trainer.export import ExportOptions, export
-from trainer.export.float32_model import in_float32
 from trainer.export.predicting import open_predictor
+from trainer.export.trained_run import in_float32
 from trainer.loop import Loop, StepOptions
 from trainer.models import (
     SequenceShape,

@@ -18,8 +18,8 @@ from shard_format import InputError, Manifest, UsageError
 from trainer.checkpointing.kept_set import kept_manifest
 from trainer.checkpointing.run_dir import RUN
 from trainer.export import litert, onnx
-from trainer.export.result import REPORT
-from trainer.export.saved_model import SAVED, session, versions
+from trainer.export.locating import REPORT, saved_model_in
+from trainer.export.saved_model import session
 from trainer.export.trained_run import open_run
 from trainer.objective import Objective
 
@@ -81,9 +81,8 @@ def open_model(path: Path, epoch: str = "last") -> EvaluatedModel:
     """
     if (path / RUN).is_file():
         return _of_run(path, epoch)
-    numbers = versions(path)
-    folder = path / str(numbers[-1]) if numbers else path
-    if (folder / SAVED).is_file():
+    folder = saved_model_in(path)
+    if folder is not None:
         return _exported(folder, folder, "saved-model")
     if path.suffix in _FILES and path.is_file():
         return _exported(path, path.parent, _FILES[path.suffix])

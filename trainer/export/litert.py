@@ -6,7 +6,7 @@ The file has the network alone: pixels or token ids in, probabilities out.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from foundation.extras import MissingExtraError
 from shard_format import InputError
-from trainer.export.quantization import QUANTIZATIONS, Records
 
+# called for records, each a list of one input [1, ...]
+Records = Callable[[], Iterator[list[Any]]]
 MISSING = "ai_edge_litert is not installed. Run: pip install 'shardmill[export]'"
 
 
@@ -26,7 +27,7 @@ def convert(model: Any, input_spec: Any, quantization: str, records: Records) ->
     Args:
         model: Model in float32.
         input_spec: tf.TensorSpec of one input, [1, ...].
-        quantization: A key of QUANTIZATIONS.
+        quantization: One of `QUANTIZATIONS`.
         records: Inputs to measure ranges on.
 
     Raises:
@@ -44,7 +45,13 @@ def convert(model: Any, input_spec: Any, quantization: str, records: Records) ->
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         # Weights as constants: the calibration for int8 fails on variables.
         converter.experimental_enable_resource_variables = False
-        QUANTIZATIONS[quantization](converter, records)
+        if quantization != "none":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]  # weights in int8
+        if quantization == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        if quantization == "int8":
+            converter.representative_dataset = records
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         try:
             content: bytes = converter.convert()
         except Exception as error:  # the converter raises its own type, and bare ones

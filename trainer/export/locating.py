@@ -84,9 +84,8 @@ def locate(path: Path, epoch: str = "last") -> RunRecord | Path:
     _require_directory(path, advice)
     if (path / RUN).is_file():
         return read_run(path, epoch)
-    numbers = versions(path)
-    folder = path / str(numbers[-1]) if numbers else path
-    if (folder / _SAVED).is_file():
+    folder = saved_model_in(path)
+    if folder is not None:
         return folder
     if (path / REPORT).is_file():
         raise UsageError(
@@ -94,6 +93,13 @@ def locate(path: Path, epoch: str = "last") -> RunRecord | Path:
             "run, or export it with --to saved-model."
         )
     raise InputError(f"Neither a run nor an exported model in {path}. {advice}")
+
+
+def saved_model_in(path: Path) -> Path | None:
+    """The folder of a SavedModel: the latest version in an export, or the path itself."""
+    numbers = versions(path)
+    folder = path / str(numbers[-1]) if numbers else path
+    return folder if (folder / _SAVED).is_file() else None
 
 
 def versions(out: Path) -> list[int]:

@@ -9,10 +9,10 @@ from typing import Any
 from foundation.errors import UsageError
 from foundation.options import Limits, check_declared, option
 from foundation.storage import Place, local_place_of, place_of
-from trainer.export.quantization import QUANTIZATIONS
 
 TARGET_NAMES = ("saved-model", "tflite", "onnx")
 EPOCH_NAMES = ("last", "best")
+QUANTIZATIONS = ("none", "dynamic", "float16", "int8")
 
 
 def _check_quantize(name: str, value: str) -> None:

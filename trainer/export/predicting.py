@@ -18,11 +18,9 @@ from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
 from trainer.export.cleaning import cleaning_of
-from trainer.export.float32_model import in_float32
-from trainer.export.locating import RunRecord, locate
-from trainer.export.result import REPORT
+from trainer.export.locating import REPORT, RunRecord, locate
 from trainer.export.saved_model import make_module
-from trainer.export.trained_run import TrainedRun, open_run
+from trainer.export.trained_run import TrainedRun, in_float32, open_run
 
 _BATCH = 32
 _SIGNATURE, _TOKENS = "serving_default", "tokens"

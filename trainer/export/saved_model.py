@@ -18,13 +18,11 @@ import tensorflow as tf
 
 from shard_format import InputError
 from trainer.export.cleaning import left_out
-from trainer.export.float32_model import in_float32
 from trainer.export.inputs import image_inputs, text_inputs
-from trainer.export.locating import versions as versions
-from trainer.export.trained_run import TrainedRun
+from trainer.export.locating import versions
+from trainer.export.trained_run import TrainedRun, in_float32
 
 SEQUENCES = ("tokens", "segments", "positions")
-SAVED = "saved_model.pb"
 
 
 @dataclasses.dataclass(frozen=True)

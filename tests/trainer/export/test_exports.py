@@ -21,9 +21,8 @@ from PIL import Image
 
 from shard_format import InputError, UsageError
 from trainer.export import ExportOptions, export
-from trainer.export.float32_model import in_float32
 from trainer.export.predicting import Predictor, open_predictor
-from trainer.export.trained_run import open_run
+from trainer.export.trained_run import in_float32, open_run
 
 ROUNDING = 1e-5  # of sums in float32, which differ by the size of a batch
 

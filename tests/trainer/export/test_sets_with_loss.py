@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from trainer import TrainOptions, train
 from trainer.export import ExportOptions, export
-from trainer.export.float32_model import in_float32
 from trainer.export.predicting import open_predictor
-from trainer.export.trained_run import open_run
+from trainer.export.trained_run import in_float32, open_run
 
 pytestmark = pytest.mark.proof
 
