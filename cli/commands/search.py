@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from trainer.search.trials import Trial
 
 _SHOWN_TRIALS = 15
-_UNBOUNDED = 10_000  # columns of a terminal that folds no table
 _FAILED = 3  # exit code: no trial was completed
 
 
@@ -135,10 +134,7 @@ def _print(plan: SearchPlan, trials: Sequence[Trial]) -> None:
     from trainer.search.trials import LOGS, PLOT, TABLE, TRIALS, best_trial
 
     console = stdout()
-    wide = _table(plan, trials, in_one=False)
-    unbounded = console.options.update(width=_UNBOUNDED)
-    fits = console.measure(wide, options=unbounded).maximum <= console.width
-    console.print(wide if fits else _table(plan, trials, in_one=True))
+    console.print(_table(plan, trials))
     console.print()
     counts = ", ".join(f"{count} {state}" for state, count in _counts(trials).items() if count)
     lines = [f"trials     {counted(len(trials), 'trial')}: {counts}"]
@@ -164,26 +160,22 @@ def _last_reasons(trials: Sequence[Trial]) -> list[Trial]:
     return [*{trial.reason: trial for trial in trials if trial.reason}.values()][-3:]
 
 
-def _table(plan: SearchPlan, trials: Sequence[Trial], *, in_one: bool) -> Any:
-    """The best trials, with a column for each option or one for all."""
+def _table(plan: SearchPlan, trials: Sequence[Trial]) -> Any:
+    """The best trials, with their options in one column."""
     from cli.console import table
-    from foundation.config_file import key_of
-    from trainer.search.space import shown, shown_value
+    from trainer.search.space import shown
     from trainer.search.trials import ranked
 
     names = [parameter.name for parameter in plan.space.parameters]
-    flags = [key_of(name) for name in names]
     title = f"Trials by {_measure(plan)}"
     if len(trials) > _SHOWN_TRIALS:
         title += f", {_SHOWN_TRIALS} of {len(trials)}"
     right = ("rank", "trial", plan.monitor, "epochs", "time")
     columns = ("rank", "trial", "state", plan.monitor, "epochs", "time")
-    rows = table(title, *columns, *(["options"] if in_one else flags), right=right)
+    rows = table(title, *columns, "options", right=right)
     for column in rows.columns[: len(columns)]:
         column.no_wrap = True  # only options are folded
     for rank, trial in enumerate(ranked(trials)[:_SHOWN_TRIALS], 1):
-        options = {name: trial.options[name] for name in names if name in trial.options}
-        cells = [shown_value(options[name]) if name in options else "" for name in names]
         rows.add_row(
             str(rank) if trial.state == "completed" else "",
             trial.name,
@@ -191,7 +183,7 @@ def _table(plan: SearchPlan, trials: Sequence[Trial], *, in_one: bool) -> Any:
             _value(plan, trial, named=False),
             str(len(trial.values)),
             _duration(trial.seconds),
-            *([shown(options)] if in_one else cells),
+            shown({name: trial.options[name] for name in names if name in trial.options}),
         )
     return rows
 
@@ -223,7 +215,7 @@ class _Show:
         self._stopping = ""
 
     def __call__(self, event: Any) -> None:
-        from trainer.search.events import SearchBegun, Stopping, TrialEnded, Waiting
+        from trainer.search.events import SearchBegun, Stopping, Waiting
 
         if isinstance(event, Waiting):
             self._bars.note("trials of a search that was killed write their checkpoints; waiting")
@@ -238,7 +230,7 @@ class _Show:
             return
         trial = event.trial
         self._trials[trial.number] = trial
-        if isinstance(event, TrialEnded):
+        if trial.state != "running":
             self._bars.note(self._line(trial))
         self._draw_slot(event.slot, trial)
         self._draw()

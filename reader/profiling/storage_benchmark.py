@@ -28,12 +28,12 @@ _PROBE_BYTES = 4096  # a page
 
 @dataclasses.dataclass(frozen=True)
 class StorageTimes:
-    """The time to read, in seconds per record.
+    """Times to read a record, in seconds.
 
     Attributes:
-        cold_seconds: From storage itself, with the reader's parallel reads; None where the file
-            system keeps its pages in memory whatever one asks (tmpfs, for one).
-        warm_seconds: From the page cache, likewise.
+        cold_seconds: Time from storage, with the reader's parallel reads; None if the file system
+            never gives up its page cache, as tmpfs.
+        warm_seconds: Time from the page cache.
         cpu_seconds: CPU time over all threads, from the page cache.
         record_bytes: Mean stored size of the records of the split.
     """
@@ -44,36 +44,21 @@ class StorageTimes:
     record_bytes: float
 
 
-class RecordLocations:
-    """The locations of the records of a split on disk.
-
-    Args:
-        opened: The split, from files.
-
-    Raises:
-        UsageError: It is not read from files.
-    """
-
-    def __init__(self, opened: Opened) -> None:
-        # A set at a URL has no files on this disk.
-        files = opened.files
-        self._paths = () if files is None else tuple(files.paths)
-        self._index = None if files is None else open_index(files.index)
-
-    def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
-        """(file, offset, bytes) of runs of adjacent records."""
-        if self._index is None:
-            return []
-        rows = self._index.select(["shard", "offset", "length"]).take(numbers)
-        shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
-        end = offset + length
-        breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])
-        first = np.flatnonzero(np.concatenate([[True], breaks]))
-        last = np.append(first[1:], len(numbers)) - 1
-        return [
-            (self._paths[shard[i]], int(offset[i]), int(end[j] - offset[i]))
-            for i, j in zip(first, last, strict=True)
-        ]
+def record_runs(opened: Opened, numbers: Int64Array) -> list[tuple[Path, int, int]]:
+    """(file, offset, bytes) of runs of adjacent records; none if the split has no local files."""
+    if opened.files is None:
+        return []
+    rows = open_index(opened.files.index).select(["shard", "offset", "length"]).take(numbers)
+    shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
+    end = offset + length
+    breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])
+    first = np.flatnonzero(np.concatenate([[True], breaks]))
+    last = np.append(first[1:], len(numbers)) - 1
+    paths = tuple(opened.files.paths)
+    return [
+        (paths[shard[i]], int(offset[i]), int(end[j] - offset[i]))
+        for i, j in zip(first, last, strict=True)
+    ]
 
 
 def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
@@ -86,13 +71,13 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
         opened: The split, from files.
         seconds: How long to read cold, and at most how long warm.
     """
-    places, read = RecordLocations(opened), _reader(opened)
+    read = _reader(opened)
     record_bytes = opened.info.stored_bytes / opened.info.records
     parts = _parts(opened)
     read(parts[0])  # traces the graph
     cold, read_bytes, done, from_storage = 0.0, 0, 0, False
     for part in parts:
-        runs = places.runs(part)
+        runs = record_runs(opened, part)
         evict(runs)
         largest = max(runs, key=lambda run: run[2], default=None)
         from_storage = from_storage or (largest is not None and not in_page_cache(largest))

@@ -18,10 +18,10 @@ from reader.profiling.sampled_pipeline import (
 )
 from reader.profiling.stages import measure_stages, parsers_by_stage
 from reader.profiling.storage_benchmark import (
-    RecordLocations,
     evict,
     in_page_cache,
     measure_storage,
+    record_runs,
 )
 from shard_format import UsageError
 
@@ -146,15 +146,15 @@ def test_storage_is_read_as_the_stream_reads_it(documents, shuffle) -> None:
 
 def test_places_are_where_the_records_lie(documents) -> None:
     opened = open_again(reader.load(documents, batch_size=4))
-    runs = RecordLocations(opened).runs(np.arange(120))
+    runs = record_runs(opened, np.arange(120))
     assert [path.name for path, _, _ in runs] == sorted({path.name for path, _, _ in runs})
     assert sum(size for _, _, size in runs) == opened.info.stored_bytes
-    separate = RecordLocations(opened).runs(np.array([0, 2, 4]))
+    separate = record_runs(opened, np.array([0, 2, 4]))
     assert len(separate) == 3
 
 
 def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None:
-    runs = RecordLocations(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
+    runs = record_runs(open_again(reader.load(documents, batch_size=4)), np.arange(120))
     evict(runs)
     for path, offset, size in runs:
         with path.open("rb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +33,7 @@ def case_of(make_images, build, tmp_path):
     return make
 
 
-def applying(case) -> set[str]:
+def applying(case):
     from trainer.diagnosis.remedies import REMEDIES
 
     return {name for name, remedy in REMEDIES.items() if remedy.advise(case) is not None}
@@ -47,12 +48,12 @@ def applying(case) -> set[str]:
         ("raw", set()),
     ],
 )
-def test_remedies_of_decoding_apply_by_encoding(case_of, encoding, remedies) -> None:
+def test_remedies_of_decoding_apply_by_encoding(case_of, encoding, remedies):
     case = case_of(encoding, cache="off")
     assert applying(case) & {"decoded-cache", "smaller-images", "jpeg"} == remedies
 
 
-def test_smaller_images_give_both_sizes_and_decoded_ones_their_bytes(case_of) -> None:
+def test_smaller_images_give_both_sizes_and_decoded_ones_their_bytes(case_of):
     from trainer.diagnosis.remedies import REMEDIES
 
     case = case_of("jpeg")
@@ -63,7 +64,7 @@ def test_smaller_images_give_both_sizes_and_decoded_ones_their_bytes(case_of) ->
     assert f"{48 * 40 * 46 * 3 / 1024:.1f} KiB" in decoded.because
 
 
-def test_other_remedies_apply_where_there_is_something_to_improve(case_of, monkeypatch) -> None:
+def test_other_remedies_apply_where_there_is_something_to_improve(case_of, monkeypatch):
     from trainer.diagnosis.remedies import REMEDIES
 
     monkeypatch.setattr("trainer.precision.cpu_has_bfloat16", lambda: True)
@@ -76,10 +77,10 @@ def test_other_remedies_apply_where_there_is_something_to_improve(case_of, monke
     assert larger.options == {"--batch-size": "32"}
 
 
-def test_proposals_are_of_the_slowest_stage_and_in_order_of_gain(case_of) -> None:
+def test_proposals_are_of_the_slowest_stage_and_in_order_of_gain(case_of):
     from trainer.diagnosis.diagnosing import LEAST_GAIN, propose
 
-    asked = TrainOptions(data="set", run_dir="x", model="small_cnn")
+    asked = TrainOptions(data=Path("set"), run_dir=Path("x"), model="small_cnn")
     case = case_of("jpeg", cache="off")
     proposals = propose(asked, case, 1.0)
     assert [one.remedy for one in proposals] == ["decoded-cache", "smaller-images"]
@@ -98,7 +99,7 @@ def diagnosis_of(costs, proposals=()):
     return Diagnosis(**fields | {"verdict": judge(costs), "proposals": tuple(proposals)})
 
 
-def test_a_sentence_gives_the_reason_or_that_there_is_none() -> None:
+def test_a_sentence_gives_the_reason_or_that_there_is_none():
     from trainer.diagnosis.costs import Costs
     from trainer.diagnosis.remedies import Advice
 
@@ -113,11 +114,13 @@ def test_a_sentence_gives_the_reason_or_that_there_is_none() -> None:
     assert "decoding images: it takes 75%" in diagnosis_of(slow_decode).sentence
 
 
-def test_a_command_has_what_was_given_and_what_is_changed() -> None:
+def test_a_command_has_what_was_given_and_what_is_changed():
     from trainer.diagnosis.diagnosing import command_of
     from trainer.diagnosis.remedies import Advice
 
-    asked = TrainOptions(data="a set", run_dir="x", model="resnet50", batch_size=8, cache="off")
+    asked = TrainOptions(
+        data=Path("a set"), run_dir=Path("x"), model="resnet50", batch_size=8, cache="off"
+    )
     assert command_of(asked, Advice("", {"--cache": "memory"})) == (
         "shardmill train 'a set' --model resnet50 --batch-size 8 --cache memory"
     )

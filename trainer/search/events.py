@@ -20,29 +20,13 @@ class SearchBegun:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrialBegun:
-    """A process of a trial was started.
+class TrialChanged:
+    """A trial was started, has done an epoch (the last of its `values`) or has ended.
 
     Attributes:
-        trial: Trial with its options.
-        slot: Which of the parallel processes, counted from 0.
+        trial: Trial with its options; no longer "running" if it has ended.
+        slot: Number of its process among the parallel ones, from 0.
     """
-
-    trial: Trial
-    slot: int
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialMeasured:
-    """A trial has done an epoch, the last of its `values`."""
-
-    trial: Trial
-    slot: int
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialEnded:
-    """A trial has ended, for the reason that its `state` says."""
 
     trial: Trial
     slot: int
@@ -58,5 +42,5 @@ class Stopping:
     """A signal has come; the trials write checkpoints."""
 
 
-Event = SearchBegun | TrialBegun | TrialMeasured | TrialEnded | Waiting | Stopping
+Event = SearchBegun | TrialChanged | Waiting | Stopping
 OnEvent = Callable[[Event], None]

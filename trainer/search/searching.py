@@ -20,15 +20,7 @@ from trainer.checkpointing.run_dir import HISTORY
 from trainer.checkpointing.termination import Termination
 from trainer.errors import TrainingError
 from trainer.events import EpochDone
-from trainer.search.events import (
-    OnEvent,
-    SearchBegun,
-    Stopping,
-    TrialBegun,
-    TrialEnded,
-    TrialMeasured,
-    Waiting,
-)
+from trainer.search.events import OnEvent, SearchBegun, Stopping, TrialChanged, Waiting
 from trainer.search.plan import SearchPlan
 from trainer.search.processes import (
     GRACE_SECONDS,
@@ -214,7 +206,7 @@ class _Search:
             kept_open=[self._lock],
             grace=GRACE_SECONDS,
         )
-        self._on_event(TrialBegun(self._trials[trial.number], slot))
+        self._on_event(TrialChanged(self._trials[trial.number], slot))
 
     def _look(self, running: _Running) -> None:
         """Takes what a trial has measured since the last look, and its end."""
@@ -224,7 +216,7 @@ class _Search:
         for value in history[len(trial.values) :]:
             trial = dataclasses.replace(trial, values=(*trial.values, value))
             self._trials[running.number] = trial
-            self._on_event(TrialMeasured(trial, running.slot))
+            self._on_event(TrialChanged(trial, running.slot))
             if self._is_hopeless(trial):
                 self._trials[running.number] = dataclasses.replace(trial, state="pruned")
                 break
@@ -282,7 +274,7 @@ class _Search:
             state = "diverged" if reason.startswith("The loss") else "failed"
             trial = dataclasses.replace(trial, state=state, reason=reason)
         self._keep(trial)
-        self._on_event(TrialEnded(trial, running.slot))
+        self._on_event(TrialChanged(trial, running.slot))
 
     def _keep(self, trial: Trial) -> None:
         self._trials[trial.number] = trial

@@ -15,7 +15,7 @@ import pytest
 from shard_format import InputError
 from tests.trainer.search.drive import FAKE, make_plan
 from trainer import TrainingError
-from trainer.search.events import TrialBegun, TrialMeasured
+from trainer.search.events import TrialChanged
 from trainer.search.plot import draw
 from trainer.search.searching import SearchStopped, search
 
@@ -87,9 +87,9 @@ def test_parallel_trials_run_at_the_same_time_on_their_share_of_the_cores(plan):
 
     def listen(event):
         nonlocal most
-        if isinstance(event, TrialBegun):
+        if isinstance(event, TrialChanged) and event.trial.state == "running":
             at_work.add(event.trial.number)
-        elif not isinstance(event, TrialMeasured) and hasattr(event, "trial"):
+        elif isinstance(event, TrialChanged):
             at_work.remove(event.trial.number)
         most = max(most, len(at_work))
 
@@ -193,7 +193,7 @@ def test_a_signal_stops_the_trials_and_the_same_command_continues_them(plan):
     made = plan(f"epochs: 4\nweight-decay: [0.05, {LONG}]", method="grid", pruner="none")
 
     def stop(event):
-        if isinstance(event, TrialMeasured) and event.trial.number == 1:
+        if isinstance(event, TrialChanged) and event.trial.number == 1 and event.trial.values:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(SearchStopped) as stopped:
@@ -209,7 +209,7 @@ def test_a_trial_that_a_signal_from_elsewhere_ends_is_continued(plan):
     disturbed = []
 
     def disturb(event):
-        if isinstance(event, TrialMeasured) and not disturbed:
+        if isinstance(event, TrialChanged) and event.trial.values and not disturbed:
             disturbed.append(starts(made, 0))
             pid = (made.directory / "trials/000/starts").read_text().split()[0]
             os.kill(int(pid), signal.SIGTERM)
