@@ -3,7 +3,7 @@
     @dataclasses.dataclass(frozen=True)
     class Options:
         shuffle: str = option("window", "Order of an epoch.", choices=("window", "off"))
-        seed: int = option(0, "Seed of the order.", type=int, limits=Limits(0))
+        seed: int = option(0, "Seed of the order.", limits=Limits(0))
 
         def __post_init__(self) -> None:
             check_declared(self, "my.function")
@@ -71,7 +71,7 @@ def option(
     *,
     details: str = "",
     choices: Collection[str] = (),
-    type: Callable[[str], Any] = str,
+    type: Callable[[str], Any] | None = None,
     limits: Limits | None = None,
     form: Form | None = None,
     check: Callable[[str, Any], object] | None = None,
@@ -88,12 +88,13 @@ def option(
     Args:
         default: The value if the option is not given.
         help: Its effect, in one sentence: the help of the flag.
-        metavar: The value in the help of the flag; not needed with choices or a form.
+        metavar: The value in the help of the flag; not needed for numbers, with choices or a form.
         details: Further sentences, for the reference in docs and docstrings.
         choices: All values, if these are names.
-        type: From the text of a command line to the value; bool for a flag without a value.
-        limits: Of a number.
-        form: What kind of text it is.
+        type: From the text of a command line to the value; bool for a flag without a value. Not
+            needed for text, nor where it is the type of the default.
+        limits: Interval that a number is in.
+        form: Form of the text.
         check: Called with (name, value) like that of a form, if no other option has this form.
         excludes: Options that this one cannot be combined with, as they are typed ("--no-labels",
             "--dedup off"), with the reason, which continues "--this-option ...".
@@ -108,7 +109,9 @@ def option(
             whose values are hashed together.
     """
     metadata = {name: value for name, value in locals().items() if name != "default"}
-    metadata["metavar"] = metavar or (form.metavar if form else "")
+    metadata["type"] = type or (default.__class__ if isinstance(default, int | float) else str)
+    numbers = {int: "N", float: "X"}
+    metadata["metavar"] = metavar or (form.metavar if form else numbers.get(metadata["type"], ""))
     metadata["excludes"] = excludes or {}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -118,7 +121,7 @@ def redeclared(base: type, name: str, **changes: Any) -> Any:
 
     Args:
         base: The dataclass that declares it.
-        name: Of the field.
+        name: Name of the field.
         changes: Arguments of `option` by name; the others stay as they are.
     """
     field = next(field for field in declared(base) if field.name == name)
@@ -143,7 +146,7 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 
 
 def check_declared(options: Any, where: str = "", name_of: Callable[[str], str] = str) -> None:
-    """Returns if every value, and every pair of options, is as declared.
+    """Checks that every value, and every pair of options, is as declared.
 
     None passes where it is the default.
 
@@ -167,7 +170,7 @@ def check_declared(options: Any, where: str = "", name_of: Callable[[str], str] 
 
 
 def check_value(field: dataclasses.Field[Any], value: Any, name: str, where: str = "") -> None:
-    """Returns if a value is as its option declares it; None passes where it is the default.
+    """Checks that a value is as its option declares it; None passes where it is the default.
 
     Args:
         field: The option.
@@ -207,7 +210,7 @@ def has_type(field: dataclasses.Field[Any], value: Any) -> bool:
 def check_choice(
     what: str, value: object, choices: Iterable[str], where: object = "reader.load"
 ) -> None:
-    """Returns if the value is one of the choices.
+    """Checks that the value is one of the choices.
 
     Raises:
         UsageError: It is not; the message lists the choices and names the nearest.
@@ -222,7 +225,7 @@ def check_choice(
 def check_integer(
     what: str, value: Any, low: int, high: int | None = None, where: object = "reader.load"
 ) -> None:
-    """Returns if the value is an integer in [low, high].
+    """Checks that the value is an integer in [low, high].
 
     Raises:
         UsageError: It is not.
@@ -265,12 +268,12 @@ def _typed(options: Any, field: dataclasses.Field[Any]) -> str:
 
 def with_absolute_paths(options: Any) -> Any:
     """The options with paths that mean the same in every process."""
-    found = {
+    paths = {
         field.name: field.metadata["form"].absolute(getattr(options, field.name))
         for field in declared(options)
         if field.metadata["form"] and getattr(options, field.name)
     }
-    return dataclasses.replace(options, **found)
+    return dataclasses.replace(options, **paths)
 
 
 def described(declaration: Any) -> str:

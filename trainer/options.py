@@ -92,9 +92,7 @@ class TrainOptions:
         "label", help="Label to train on, by name.", metavar="NAME", type=str
     )
     model: str | None = option(
-        None,
-        "A model by name, or package.module:function.",
-        shown=shown_default("model"),
+        None, "A model by name, or package.module:function.", shown=shown_default("model")
     )
     image_size: int | None = _read_option("image_size", by_kind=True)
     max_tokens: int | None = _read_option("max_tokens", by_kind=True)
@@ -105,7 +103,6 @@ class TrainOptions:
     epochs: int | None = option(
         None,
         "Passes over the training split.",
-        metavar="N",
         type=int,
         limits=Limits(1),
         shown=shown_default("epochs"),
@@ -114,8 +111,6 @@ class TrainOptions:
         1,
         "Parts into which each device divides its share of a batch, to save memory: the step is "
         "that of the whole batch.",
-        metavar="N",
-        type=int,
         limits=Limits(1),
         identity=False,
     )
@@ -123,7 +118,6 @@ class TrainOptions:
     learning_rate: float | None = option(
         None,
         "Peak learning rate, reached after the warm-up.",
-        metavar="X",
         type=float,
         limits=Limits(0, excluded=(0,)),
         shown=shown_default("learning_rate"),
@@ -131,7 +125,6 @@ class TrainOptions:
     warmup_epochs: float | None = option(
         None,
         "Epochs over which the learning rate grows from 0.",
-        metavar="X",
         type=float,
         limits=Limits(0),
         shown=shown_default("warmup_epochs"),
@@ -140,7 +133,6 @@ class TrainOptions:
     clip_norm: float | None = option(
         None,
         "Greatest norm of the gradient of a step; a greater one is scaled down to it.",
-        metavar="X",
         type=float,
         limits=Limits(0, excluded=(0,)),
     )
@@ -160,24 +152,17 @@ class TrainOptions:
             f"--schedule {name}": "is for --schedule step" for name in SCHEDULES if name != "step"
         },
     )
-    weight_decay: float = option(
-        0.05, "Decoupled weight decay of kernels.", metavar="X", type=float, limits=Limits(0)
-    )
+    weight_decay: float = option(0.05, "Decoupled weight decay of kernels.", limits=Limits(0))
     label_smoothing: float = option(
         0.0,
         "Share of the target that is spread over all classes.",
-        metavar="X",
-        type=float,
         limits=Limits(0, 1, excluded=(1,)),
     )
-    class_weights: bool = option(
-        False, "Weigh the loss by the class weights of the manifest.", type=bool
-    )
+    class_weights: bool = option(False, "Weigh the loss by the class weights of the manifest.")
     ema: float | None = option(
         None,
         "Share that stays at a step in a moving average of the weights, which is validated and "
         "saved in their place.",
-        metavar="X",
         type=float,
         limits=Limits(0, 1, excluded=(0, 1)),
     )
@@ -185,7 +170,6 @@ class TrainOptions:
         None,
         "Share of the weights of kernels that are 0 in the end; zeros grow from 20 to 70 % of the "
         "steps.",
-        metavar="X",
         type=float,
         limits=Limits(0, 1, excluded=(0, 1)),
     )
@@ -196,12 +180,11 @@ class TrainOptions:
         "FILE",
         type=Path,
     )
-    freeze: bool = option(False, "Train the head only: the last layer with weights.", type=bool)
+    freeze: bool = option(False, "Train the head only: the last layer with weights.")
     head_epochs: int | None = option(
         None,
         "Epochs of a first phase that trains the head only, in a run of its own in RUN/head; "
         "--epochs of the whole network follow.",
-        metavar="N",
         type=int,
         limits=Limits(1),
         excludes={"--freeze": "is followed by a phase that trains all layers"},
@@ -209,7 +192,6 @@ class TrainOptions:
     head_learning_rate: float | None = option(
         None,
         "Peak learning rate of that phase.",
-        metavar="X",
         type=float,
         limits=Limits(0, excluded=(0,)),
         shown="that of --learning-rate",
@@ -232,7 +214,6 @@ class TrainOptions:
     local_workers: int | None = option(
         None,
         "Train with so many processes on this machine, by --strategy multi_worker.",
-        metavar="N",
         type=int,
         limits=Limits(1, 4096),
         identity=False,
@@ -241,7 +222,6 @@ class TrainOptions:
         None,
         "With --local-workers, keep the variables in so many further processes, by --strategy "
         "parameter_server.",
-        metavar="N",
         type=int,
         limits=Limits(1, 4096),
         identity=False,
@@ -249,8 +229,6 @@ class TrainOptions:
     restarts: int = option(
         0,
         "With --local-workers, how often they start again after one was lost.",
-        metavar="N",
-        type=int,
         limits=Limits(0),
         identity=False,
     )
@@ -258,7 +236,6 @@ class TrainOptions:
         30.0,
         "With several workers, seconds of silence after which one is lost and the others end.",
         metavar="S",
-        type=float,
         limits=Limits(1, 86400),
         identity=False,
     )
@@ -266,7 +243,6 @@ class TrainOptions:
         600.0,
         "With several workers, seconds that they wait for each other to start.",
         metavar="S",
-        type=float,
         limits=Limits(1, 604800),
         identity=False,
     )
@@ -285,19 +261,10 @@ class TrainOptions:
         choices=MONITORS,
     )
     patience: int | None = option(
-        None,
-        "Stop after N epochs without improvement.",
-        metavar="N",
-        type=int,
-        limits=Limits(1),
-        identity=False,
+        None, "Stop after N epochs without improvement.", type=int, limits=Limits(1), identity=False
     )
     seed: int = option(
-        0,
-        "Seed of weights, order, augmentation and dropout.",
-        metavar="N",
-        type=int,
-        limits=Limits(0, _MAX_SEED),
+        0, "Seed of weights, order, augmentation and dropout.", limits=Limits(0, _MAX_SEED)
     )
     cache: str = _read_option("cache", identity=False)
     cache_stage: str = _read_option("cache_stage", identity=False)
@@ -306,18 +273,11 @@ class TrainOptions:
     on_corrupt: str = _read_option("on_corrupt", identity=False)
     generation: int | None = _read_option("generation", identity=False)  # in the root hash
     keep_checkpoints: int = option(
-        2,
-        "Number of checkpoints to keep.",
-        metavar="N",
-        type=int,
-        limits=Limits(1),
-        identity=False,
+        2, "Number of checkpoints to keep.", limits=Limits(1), identity=False
     )
     checkpoint_minutes: float = option(
         10.0,
         "Minutes between checkpoints within an epoch; 0 for checkpoints between epochs only.",
-        metavar="X",
-        type=float,
         limits=Limits(0),
         identity=False,
     )
@@ -325,14 +285,12 @@ class TrainOptions:
         False,
         "Use deterministic kernels only (slower on GPUs; CPUs always do). The wait for input is "
         "then not measured.",
-        type=bool,
         identity=False,
     )
     jit: bool = option(
         False,
         "Compile the forward and the backward pass with XLA; not for token ids, whose batches have "
         "many lengths.",
-        type=bool,
         excludes={
             f"--strategy {name}": "does not work under that strategy"
             for name in sorted(WITHOUT_JIT)
@@ -342,7 +300,6 @@ class TrainOptions:
     intra_op_threads: int | None = option(
         None,
         "Threads of TensorFlow within an operation.",
-        metavar="N",
         type=int,
         limits=Limits(1, 4096),
         shown="one per core",
@@ -351,7 +308,6 @@ class TrainOptions:
     inter_op_threads: int | None = option(
         None,
         "Operations that TensorFlow runs at the same time.",
-        metavar="N",
         type=int,
         limits=Limits(1, 4096),
         shown="one per core",
@@ -368,8 +324,6 @@ class TrainOptions:
     sample_predictions: int = option(
         16,
         "Validation examples whose predictions are shown; 0 for none.",
-        metavar="N",
-        type=int,
         limits=Limits(0, 100),
         identity=False,
     )
