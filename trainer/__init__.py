@@ -12,23 +12,18 @@ from __future__ import annotations
 
 from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
-    CheckpointDamaged,
     EpochDone,
     Event,
     MetricsServed,
-    NotLocked,
+    Notice,
     OnEvent,
     RunDone,
     RunStarted,
     ServerStarted,
-    SetCompacted,
     StepsDone,
     StopAsked,
     TrainResult,
-    WorkerLeft,
-    WorkerReturned,
     WorkersAwaited,
-    WorkersMissing,
 )
 from trainer.events import ignore as _ignore
 from trainer.models import MODELS
@@ -42,27 +37,22 @@ __all__ = [
     "OPTIMIZERS",
     "PRECISIONS",
     "STRATEGIES",
-    "CheckpointDamaged",
     "EpochDone",
     "Event",
     "MetricsServed",
-    "NotLocked",
+    "Notice",
     "OnEvent",
     "RunDone",
     "RunStarted",
     "ServerStarted",
-    "SetCompacted",
     "StepsDone",
     "StopAsked",
     "TrainOptions",
     "TrainResult",
     "TrainingError",
     "TrainingStopped",
-    "WorkerLeft",
-    "WorkerReturned",
     "WorkersAwaited",
     "WorkersLost",
-    "WorkersMissing",
     "train",
 ]
 

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from foundation.storage import Place
 from trainer.baseline import Baseline
 
 
@@ -75,27 +74,17 @@ class ServerStarted:
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerLeft:
-    """Another process of a run with parameter servers does not answer. It comes in another thread.
+class Notice:
+    """Something that a person should know; the run continues, or ends with an error of its own.
 
-    The run continues without a worker, and ends where a parameter server was lost.
-
-    Attributes:
-        name: What messages call it.
-    """
-
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkerReturned:
-    """A worker that did not answer does so again, or was replaced. It comes in another thread.
+    A worker that does not answer, or does so again; a checkpoint that was passed over; a directory
+    that cannot be locked; a set that was compacted. It may come in another thread.
 
     Attributes:
-        name: What messages call it.
+        text: Fact, in words.
     """
 
-    name: str
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,62 +107,6 @@ class WorkersAwaited:
     """
 
     missing: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkersMissing:
-    """Another worker died or hangs. It comes in another thread.
-
-    The run ends with `trainer.WorkersLost` within seconds, or the process with its exit code.
-
-    Attributes:
-        fact: Which one, and how that was noticed.
-    """
-
-    fact: str
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckpointDamaged:
-    """A file of a checkpoint is not as it was written, and an earlier checkpoint is used.
-
-    Attributes:
-        path: The file.
-        fact: What was found.
-        used: The checkpoint that is used, as TensorFlow names it.
-    """
-
-    path: Path
-    fact: str
-    used: Path
-
-
-@dataclasses.dataclass(frozen=True)
-class SetCompacted:
-    """A run continues on its set after a compaction: the same records, in another order.
-
-    Attributes:
-        data: The set.
-        epoch: The epoch in which the order changes, from 1 on.
-        step: Steps of it that were done in the order of before.
-    """
-
-    data: Place
-    epoch: int
-    step: int
-
-
-@dataclasses.dataclass(frozen=True)
-class NotLocked:
-    """The file system of the run directory has no locks: a second run would not be refused.
-
-    Attributes:
-        run_dir: The directory of the run.
-        reason: What the file system answers.
-    """
-
-    run_dir: Path
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,13 +241,8 @@ Event = (
     RunStarted
     | MetricsServed
     | WorkersAwaited
-    | WorkersMissing
     | ServerStarted
-    | WorkerLeft
-    | WorkerReturned
-    | CheckpointDamaged
-    | NotLocked
-    | SetCompacted
+    | Notice
     | StepsDone
     | EpochDone
     | StopAsked

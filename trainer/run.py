@@ -21,12 +21,10 @@ from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.devices import configure_devices
 from trainer.epochs import Epochs
 from trainer.events import (
-    CheckpointDamaged,
     EpochDone,
-    NotLocked,
+    Notice,
     OnEvent,
     RunDone,
-    SetCompacted,
     TrainResult,
     ignore,
 )
@@ -72,9 +70,13 @@ def _locked(team: Team, options: Settings, on_event: OnEvent) -> Iterator[None]:
     directory = options.run_dir
     lock = RunLock(directory)
 
+    def on_unsupported(reason: str) -> None:
+        text = f"{directory} cannot be locked ({reason})"
+        on_event(Notice(f"{text}; make sure that no other run writes to it"))
+
     def acquire() -> None:
         run_dir.require_free(directory)
-        lock.acquire(lambda reason: on_event(NotLocked(directory, reason)))
+        lock.acquire(on_unsupported)
 
     try:
         team.from_chief(acquire)
@@ -179,13 +181,22 @@ def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Beg
         claimed(policy).check()
         directory = options.run_dir / run_dir.CHECKPOINTS
         number = checkpoint_files.newest(
-            directory, lambda *damage: on_event(CheckpointDamaged(*damage))
+            directory,
+            lambda path, fact, used: on_event(
+                Notice(f"{path} {fact}; the run resumes at the checkpoint {used.name}")
+            ),
         )
         place = checkpoints.progress_of(directory, number)
         if place.reader is not None and has_records_of(
             options.data, data.root_hash, str(place.reader.get("root_hash"))
         ):
-            on_event(SetCompacted(options.data, place.epochs_done + 1, place.step))
+            on_event(
+                Notice(
+                    f"{options.data} was compacted: the run continues with the same records in "
+                    f"another order behind step {place.step} of epoch {place.epochs_done + 1}, "
+                    "where some come twice and others not"
+                )
+            )
             place = dataclasses.replace(place, reader=None)
         history = run_dir.read_history(options.run_dir, place.epochs_done)
         return {

@@ -271,19 +271,14 @@ class _Show:
 
     def __call__(self, event: Any) -> None:
         from trainer import (
-            CheckpointDamaged,
             EpochDone,
             MetricsServed,
-            NotLocked,
+            Notice,
             RunStarted,
             ServerStarted,
-            SetCompacted,
             StepsDone,
             StopAsked,
-            WorkerLeft,
-            WorkerReturned,
             WorkersAwaited,
-            WorkersMissing,
         )
 
         if isinstance(event, WorkersAwaited):
@@ -291,31 +286,12 @@ class _Show:
             self._bars.update("load", 0, None, "", waits)
         elif isinstance(event, MetricsServed):
             self._bars.note(f"metrics at {event.url}")
-        elif isinstance(event, WorkersMissing):
-            self._bars.note(f"{event.fact}; this worker ends")
-        elif isinstance(event, CheckpointDamaged):
-            self._bars.note(
-                f"{event.path} {event.fact}; the run resumes at the checkpoint {event.used.name}"
-            )
-        elif isinstance(event, NotLocked):
-            self._bars.note(
-                f"{event.run_dir} cannot be locked ({event.reason}); make sure that no other run "
-                "writes to it"
-            )
-        elif isinstance(event, SetCompacted):
-            self._bars.note(
-                f"{event.data} was compacted: the run continues with the same records in another "
-                f"order behind step {event.step} of epoch {event.epoch}, where some come twice and "
-                "others not"
-            )
+        elif isinstance(event, Notice):
+            self._bars.note(event.text)
         elif isinstance(event, ServerStarted):
             self._bars.finish("load")
             self._bars.note(f"{event.name} serves {event.chief}")
             self._bars.rest()
-        elif isinstance(event, WorkerLeft):
-            self._bars.note(f"{event.name} does not answer")
-        elif isinstance(event, WorkerReturned):
-            self._bars.note(f"{event.name} is back")
         elif isinstance(event, RunStarted):
             self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs

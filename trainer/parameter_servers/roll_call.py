@@ -10,7 +10,7 @@ import threading
 import time
 
 from trainer.errors import WorkersLost
-from trainer.events import OnEvent, WorkerLeft, WorkerReturned
+from trainer.events import Notice, OnEvent
 from trainer.workers.cluster import Cluster
 from trainer.workers.connectivity import listens
 
@@ -24,7 +24,7 @@ class RollCall:
     Args:
         cluster: The chief is this process.
         limit: Seconds without any worker that are too many.
-        on_event: Function called in this thread with `WorkerLeft` and `WorkerReturned`.
+        on_event: Function called in this thread when a process does not answer, or does so again.
     """
 
     def __init__(self, cluster: Cluster, limit: float, on_event: OnEvent) -> None:
@@ -72,8 +72,8 @@ class RollCall:
                 self._refused[index] = 0 if answers else self._refused[index] + 1
                 after = index in self.missing
                 if after != before and not self._over.is_set():
-                    event = WorkerLeft if after else WorkerReturned
-                    self._on_event(event(self._cluster.name_of(index)))
+                    what = "does not answer" if after else "is back"
+                    self._on_event(Notice(f"{self._cluster.name_of(index)} {what}"))
             if not workers <= self.missing:
                 self._alone_since = None
             elif self._alone_since is None:

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.errors import WORKERS_LOST, WorkersLost
-from trainer.events import OnEvent, WorkersMissing
+from trainer.events import Notice, OnEvent
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS, STRATEGIES, multi_worker
 from trainer.workers.cluster import Cluster, cluster_of_environment
@@ -47,7 +47,7 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
     wait_for_all(cluster, options.worker_start_timeout, on_event)
 
     def on_lost(message: str) -> None:
-        on_event(WorkersMissing(message))
+        on_event(Notice(f"{message}; this worker ends"))
 
     with _ends_unless_formed(on_lost):
         _configure_heartbeats(cluster, options.worker_timeout)

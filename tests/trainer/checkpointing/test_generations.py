@@ -7,7 +7,7 @@ from tiny import Stopped, stop_after
 
 from beam_jobs.generations.compact import compact
 from shard_format import InputError, SetReplacedError
-from trainer import RunStarted, SetCompacted, StepsDone, TrainOptions, train
+from trainer import Notice, RunStarted, StepsDone, TrainOptions, train
 from trainer.export.trained_run import open_run
 
 
@@ -56,10 +56,11 @@ def test_a_run_goes_on_after_its_set_was_compacted_under_it(appended, tmp_path):
         train(options, compact_at_step)
     result = train(options, events.append)
     assert len(result.history) == 60
-    (compacted,) = [event for event in events if isinstance(event, SetCompacted)]
+    (compacted,) = [event for event in events if isinstance(event, Notice)]
     (started,) = [event for event in events if isinstance(event, RunStarted)]
-    assert (compacted.data, compacted.epoch) == (appended, started.first_epoch)
-    assert compacted.epoch >= 2 and compacted.step == started.first_step
+    assert compacted.text.startswith(f"{appended} was compacted: ")
+    assert f"behind step {started.first_step} of epoch {started.first_epoch}, " in compacted.text
+    assert started.first_epoch >= 2
     # It is now a run of the compacted set.
     assert train(options, events.append).history == result.history
 

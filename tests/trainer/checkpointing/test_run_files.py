@@ -21,7 +21,7 @@ from outcomes import assert_same
 from tiny import Stopped, stop_after
 
 from shard_format import DamageError, InputError, UsageError
-from trainer import CheckpointDamaged, NotLocked, RunStarted, TrainOptions, precision
+from trainer import Notice, RunStarted, TrainOptions, precision
 from trainer.checkpointing.checkpoint_files import delete_others, newest, next_number
 from trainer.checkpointing.run_lock import RunLock
 from trainer.run import train_on
@@ -182,8 +182,9 @@ def test_a_run_whose_last_checkpoint_is_damaged_resumes_at_the_one_before(copied
     flip(copied / DATA)
     events = []
     train_on(tiny.data(), options_in(copied.parent), events.append)
-    assert [type(event) for event in events[:2]] == [CheckpointDamaged, RunStarted]
-    assert events[0].path == copied / DATA
+    assert [type(event) for event in events[:2]] == [Notice, RunStarted]
+    assert events[0].text.startswith(f"{copied / DATA} has the CRC32C ")
+    assert events[0].text.endswith("; the run resumes at the checkpoint ckpt-2")
     assert events[1].first_epoch == 3
     assert_same(finished, copied.parent)
     left = {path.name.partition(".")[0] for path in copied.iterdir()}
@@ -271,7 +272,8 @@ def test_a_file_system_without_locks_is_named(options, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", unsupported)
     events = []
     train_on(tiny.data(), options(epochs=1), events.append)
-    assert events[0] == NotLocked(options().run_dir, "No locks available")
+    fact = f"{options().run_dir} cannot be locked (No locks available)"
+    assert events[0] == Notice(f"{fact}; make sure that no other run writes to it")
 
 
 @pytest.mark.parametrize("epochs", [[1], [{}], [{"epoch": 1, "more": 2}]])
