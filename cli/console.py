@@ -16,7 +16,6 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from types import FrameType
 from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -34,7 +33,7 @@ from typing_extensions import override
 
 from cli.ending import object_was_printed, print_object
 from foundation.errors import INTERRUPTED
-from foundation.processes.signals import handling, is_default
+from foundation.processes.signals import ExitHandler, ends_process, handling
 from foundation.wording import format_bytes, visible
 
 _ECHO_WIDTH = 4  # columns: "^C^C"
@@ -74,11 +73,19 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     return empty
 
 
+def print_table(rows: Table) -> None:
+    """A table on stdout, and an empty line behind it."""
+    console = stdout()
+    console.print(rows)
+    console.print()
+
+
 _BAR_WIDTH = 20  # characters
 _SHOW_CURSOR = "\x1b[?25h"  # bars hide it
 _WIDE = 100  # columns of a terminal with room for long progress bars
 _LINE_SECONDS = 5.0  # between two lines of progress in a log file
 _HEARTBEAT_SECONDS = 30.0  # the same while no number changes
+_SHOW_SECONDS = 0.1  # an update takes as long as hashing 100 kB, and holds the interpreter's lock
 _POLL_SECONDS = 1.0  # between two checks whether a line is due
 _clock = time.monotonic
 
@@ -157,6 +164,8 @@ class Bars:
         self._stage = ""
         self._started = self._line_at = _clock()
         self._printed: tuple[object, ...] = ()  # the stage and the numbers of the last line
+        self._lock = threading.Lock()
+        self._next = ("", 0.0)  # a stage, and when its next update is shown
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._keep_printing, daemon=True)
 
@@ -176,6 +185,15 @@ class Bars:
             if len(self._tasks) == 1 and begins:
                 self._beat.start()
 
+    def update_often(self, stage: str, done: float, total: float | None, unit: str) -> None:
+        """`update` for threads that report every block: some updates of a stage are not shown."""
+        with self._lock:
+            now = time.monotonic()
+            known, due = self._next
+            if known != stage or now >= due or done == total:
+                self._next = (stage, now + _SHOW_SECONDS)
+                self.update(stage, done, total, unit)
+
     @contextlib.contextmanager
     def ends_at_interrupt(self, hint: str = "") -> Iterator[None]:
         """Within this context Ctrl-C ends the process at once, for work that leaves nothing behind.
@@ -186,12 +204,8 @@ class Bars:
         Args:
             hint: What Ctrl-C means for the command.
         """
-
-        def end(number: int, frame: FrameType | None) -> None:
-            self.say_at_the_end("interrupted", hint, INTERRUPTED)
-            os._exit(INTERRUPTED)
-
-        with handling(end, signal.SIGINT, replaces=is_default):
+        end = ExitHandler(lambda: self.say_at_the_end("interrupted", hint, INTERRUPTED))
+        with handling(end, signal.SIGINT, replaces=ends_process):
             yield
 
     def say_at_the_end(self, fact: str, hint: str, code: int) -> None:

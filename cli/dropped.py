@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from beam_jobs.corpus.names import shown_name
-from cli.console import say, stdout, table
+from cli.console import print_table, say, table
 from foundation.storage import Place
 from foundation.wording import counted, shortened, visible
 from shard_format import DamageError, Manifest
@@ -47,9 +47,7 @@ def print_quarantine(directory: Place, manifest: Manifest) -> None:
     for item in found[1]:
         example = f"{shown_name(item.record_id)}: {visible(item.detail)}"
         rows.add_row(visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH))
-    console = stdout()
-    console.print(rows)
-    console.print()
+    print_table(rows)
 
 
 def print_duplicates(directory: Place, manifest: Manifest) -> None:

@@ -17,27 +17,24 @@ import re
 import shlex
 import signal
 import sys
-from types import FrameType
+from collections.abc import Iterator
 
 from foundation.errors import ShardmillError
+from foundation.processes.signals import ExitHandler, ends_process, handling
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 _SENTENCE_END = re.compile(r"[.!?)] (?=[A-Z])")
 _has_object = False  # whether an object was printed
 
 
-def begin() -> None:
-    """Begins a command: it has printed no object, and SIGTERM prints one if it has --json."""
+@contextlib.contextmanager
+def of_command() -> Iterator[None]:
+    """Context of one command: it has printed no object, and SIGTERM prints one if it has --json."""
     global _has_object
     _has_object = False
-    if _wants_json() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _end)
-
-
-def leave_sigterm() -> None:
-    """Gives SIGTERM its default action back, for work that handles it, or is over."""
-    if signal.getsignal(signal.SIGTERM) is _end:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    numbers = [signal.SIGTERM] if _wants_json() else []
+    with handling(ExitHandler(_notify_stopped), *numbers, replaces=ends_process):
+        yield
 
 
 def object_was_printed() -> None:
@@ -82,10 +79,9 @@ def stopped(error: ShardmillError) -> SystemExit:
     return SystemExit(error.exit_code)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _notify_stopped() -> None:
     _write(_STDERR, "stopped by SIGTERM")
-    print_object(128 + number, "stopped by SIGTERM")
-    os._exit(128 + number)  # threads of Beam and TensorFlow still run
+    print_object(128 + signal.SIGTERM, "stopped by SIGTERM")
 
 
 def _wants_json() -> bool:

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from beam_jobs.set_warnings import set_warnings
-from cli.console import say, stdout, table
+from cli.console import print_table, say, table
 from foundation.wording import format_bytes
 from shard_format import Manifest
 
@@ -15,7 +15,6 @@ _WIDTH = 80  # columns of a warning
 
 def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None = None) -> None:
     """Prints the outcome of every record, the splits, and notes on the build."""
-    console = stdout()
     ledger = manifest.ledger
     rows = table("Ledger", "", "records", right=("records",))
     rows.add_row("read", f"{ledger.read:,}")
@@ -33,8 +32,7 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
         rows.add_row("repeated to balance", f"{ledger.repeated:,}")
     if ledger.not_enlarged:
         rows.add_row("not enlarged to --resize", f"{ledger.not_enlarged:,}")
-    console.print(rows)
-    console.print()
+    print_table(rows)
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")
     for column in splits.columns[1:]:
         column.justify = "right"
@@ -48,8 +46,7 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
             format_bytes(split.bytes),
             spread,
         )
-    console.print(splits)
-    console.print()
+    print_table(splits)
     for note in build.get("notes", []):
         say(f"note: {note}")
     if ignored:

@@ -111,19 +111,18 @@ def main() -> None:
     """Runs the command line; only bugs show a traceback."""
     _open_closed_streams()
     _show_everything()
-    ending.begin()
     code: str | int | None = 0
-    try:
-        _run()
-    except SystemExit as end:
-        code = end.code
-        if isinstance(code, int) and code:
-            ending.print_object(code, f"exit code {code}; stderr says why")
-    except Exception as error:
-        ending.print_object(1, f"{type(error).__name__}: {error}", "Report it with its traceback.")
-        raise
-    finally:
-        ending.leave_sigterm()
+    with ending.of_command():
+        try:
+            _run()
+        except SystemExit as end:
+            code = end.code
+            if isinstance(code, int) and code:
+                ending.print_object(code, f"exit code {code}; stderr says why")
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            ending.print_object(1, message, "Report it with its traceback.")
+            raise
     if code:
         # What the error held, such as a data set at work, is destroyed now: while Python ends, that
         # would wait for threads of TensorFlow which wait for Python.

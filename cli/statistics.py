@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.console import say, stdout, table
+from cli.console import print_table, say, stdout, table
 from foundation.wording import counted, shortened, visible
 from shard_format import Manifest
 
@@ -98,9 +98,7 @@ def print_statistics(manifest: Manifest) -> None:
             rows.add_row(
                 column, f"{values['min']:,}", f"{values['mean']:,.1f}", f"{values['max']:,}"
             )
-        console = stdout()
-        console.print(rows)
-        console.print()
+        print_table(rows)
 
 
 def print_channels(manifest: Manifest) -> None:
@@ -114,6 +112,4 @@ def print_channels(manifest: Manifest) -> None:
         for channel, *values in zip(_CHANNELS, pixels["mean"], pixels["std"], strict=False):
             whole = [f"{value:.2f}" for value in values]
             rows.add_row(channel, *whole, *(f"{value / _WHITE:.4f}" for value in values))
-        console = stdout()
-        console.print(rows)
-        console.print()
+        print_table(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.console import say, stdout, table
+from cli.console import print_table, say, stdout, table
 from foundation.storage import Place
 from foundation.wording import shortened, statistic, visible
 from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
@@ -58,8 +58,7 @@ def print_cleaning(manifest: Manifest) -> int:
         rows = table("Cleaning", "step", "parameters")
         for name, parameters in steps:
             rows.add_row(visible(name), shortened(visible(parameters), _PARAMETERS_WIDTH))
-        stdout().print(rows)
-        stdout().print()
+        print_table(rows)
     return len(steps)
 
 
@@ -70,8 +69,7 @@ def _print_numbers(title: str, split: str, numbers: Mapping[str, Any]) -> None:
         shown = statistic(name, value)
         if shown is not None:
             rows.add_row(visible(name).replace("_", " "), shortened(shown, _NAME_WIDTH))
-    stdout().print(rows)
-    stdout().print()
+    print_table(rows)
 
 
 def _print_counts(column: str, counts: Mapping[str, Mapping[str | None, int]]) -> None:

@@ -27,14 +27,6 @@ _SHARED = (
 )
 
 
-class BatchStreamInfo(Protocol):
-    """Description of a stream."""
-
-    @property
-    def records(self) -> int:
-        """Records of the split."""
-
-
 class BatchStream(Protocol):
     """Batches; `reader.load` returns one, and so does any test."""
 
@@ -54,8 +46,8 @@ class BatchStream(Protocol):
         """Batches of one pass."""
 
     @property
-    def info(self) -> BatchStreamInfo:
-        """Description of the stream."""
+    def info(self) -> Any:
+        """Description of the stream, with the number of its `records`."""
 
     @property
     def first_step(self) -> int:

@@ -28,7 +28,6 @@ from trainer.events import (
     TrainResult,
     ignore,
 )
-from trainer.fine_tuning import head_run, weights_of
 from trainer.options import Settings, TrainOptions
 from trainer.strategies import STRATEGIES
 from trainer.train_state import make_train_state
@@ -43,8 +42,26 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
         data = open_data(options, (team.index, team.size))
         start = None
         if options.head_epochs is not None:
-            start = weights_of(train_on(data, head_run(options), on_event, team))
+            head = train_on(data, _head_run(options), on_event, team)
+            start = head.best_path or head.model_path  # without validation the last epoch
         return train_on(data, options, on_event, team, start)
+
+
+def _head_run(options: TrainOptions) -> TrainOptions:
+    """The first phase: only the head is trained, for `head_epochs`, in a run directory of its own.
+
+    It has a learning-rate schedule of its own, from the first step to the last of these epochs.
+    """
+    return dataclasses.replace(
+        options,
+        run_dir=options.run_dir / run_dir.HEAD,
+        epochs=options.head_epochs,
+        learning_rate=options.head_learning_rate or options.learning_rate,
+        decay_epochs=None,
+        freeze=True,
+        head_epochs=None,
+        head_learning_rate=None,
+    )
 
 
 def train_on(

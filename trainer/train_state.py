@@ -16,9 +16,11 @@ from trainer.checkpointing.checkpoints import save_model
 from trainer.data import Data
 from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop, StepOptions
-from trainer.models import MODELS, InputShape, build_model
+from trainer.models import MODELS
 from trainer.models.batch_norm import as_built, set_synchronized, statistics_of
+from trainer.models.build import build_model
 from trainer.models.pretrained import freeze_body, load_weights
+from trainer.models.shapes import InputShape
 from trainer.objective import Objective
 from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.optimization.pruning import Pruning

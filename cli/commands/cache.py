@@ -79,7 +79,7 @@ def _show(entries: Sequence[CachedItem]) -> None:
     """A row for every set and split that has copies."""
     import datetime
 
-    from cli.console import stdout, table
+    from cli.console import print_table, table
     from foundation.wording import format_bytes
 
     rows: dict[tuple[str, str], list[CachedItem]] = {}
@@ -92,8 +92,7 @@ def _show(entries: Sequence[CachedItem]) -> None:
         in_use = ", in use" if any(entry.in_use for entry in some) else ""
         size = format_bytes(sum(entry.bytes for entry in some))
         shown.add_row(root, what, f"{len(some):,}", size, f"{used:%Y-%m-%d %H:%M}{in_use}")
-    stdout().print(shown)
-    stdout().print()
+    print_table(shown)
 
 
 def _what(rest: str) -> str:

@@ -67,7 +67,7 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
 
 def _print_details(directory: Place, manifest: Manifest) -> None:
     """Prints every class, statistics, options and examples of what was rejected."""
-    from cli.console import stdout, table
+    from cli.console import print_table, table
     from cli.dropped import print_quarantine
     from cli.statistics import print_channels, print_classes, print_statistics
     from cli.text_statistics import print_cleaning, print_text
@@ -81,6 +81,5 @@ def _print_details(directory: Place, manifest: Manifest) -> None:
     for option, value in manifest.config.items():
         if option != "clean" or not steps:
             options.add_row(option, json.dumps(value))
-    stdout().print(options)
-    stdout().print()
+    print_table(options)
     print_quarantine(directory, manifest)

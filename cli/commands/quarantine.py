@@ -39,7 +39,7 @@ def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
     """
     from beam_jobs.corpus.names import shown_name
     from beam_jobs.quarantine import check_reasons, reasons, rejected_records
-    from cli.console import bar_if_long, print_json, say, stdout, table
+    from cli.console import bar_if_long, print_json, print_table, say, table
     from foundation.wording import format_bytes
 
     if reason is not None:
@@ -61,8 +61,7 @@ def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
     for one in found:
         name = f"{one.reason} (filter)" if one.stage == "filter" else one.reason
         rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), shown_name(one.record_id))
-    stdout().print(rows)
-    stdout().print()
+    print_table(rows)
     say(f"next       shardmill quarantine export {directory} --to FOLDER")
 
 

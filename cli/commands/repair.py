@@ -41,16 +41,14 @@ def repair(directory: Place, sources: tuple[str, ...], delete_extra: bool, as_js
     """
     from beam_jobs.repair import repair as mend
     from cli.console import Bars, native_noise_kept, print_json, say
-    from cli.shared_bars import SharedBars
     from foundation.wording import counted
     from shard_format import DamageError
 
     with native_noise_kept() as real, Bars(real) as bars:
-        shared = SharedBars(bars)
 
         def show(stage: str, done: int, total: int) -> None:
             unit = "bytes" if stage in ("verify", "stage") else "records"
-            shared.update(stage, done, total, unit)
+            bars.update_often(stage, done, total, unit)
 
         done = mend(
             directory, sources, delete_extra=delete_extra, on_progress=show, on_note=bars.note

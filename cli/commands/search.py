@@ -82,7 +82,6 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     directory = run_dir or default_directory(space.path)
     plan = make_plan(space, data, directory, SearchOptions(**values))
     program = (sys.executable, "-m", "cli.main", "train")
-    ending.leave_sigterm()
     try:
         with Bars() as bars:
             show = _Show(bars, plan)

@@ -204,7 +204,6 @@ def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
             128 + signal.SIGTERM,
         )
 
-    ending.leave_sigterm()
     return exit_on_sigterm(say)
 
 
@@ -378,7 +377,7 @@ _SHOWN_EPOCHS = 12  # enough to see a curve, few enough for a terminal
 
 def _print_history(result: TrainResult) -> None:
     """Some epochs from first to last."""
-    from cli.console import stdout, table
+    from cli.console import print_table, table
 
     predicts_tokens = result.final.perplexity is not None
     columns = (
@@ -393,8 +392,7 @@ def _print_history(result: TrainResult) -> None:
     )
     for epoch in [result.history[i] for i in shown if i < count]:
         rows.add_row(str(epoch.epoch), *_numbers(epoch))
-    stdout().print(rows)
-    stdout().print()
+    print_table(rows)
 
 
 def _numbers(epoch: EpochDone) -> tuple[str, ...]:

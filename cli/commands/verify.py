@@ -131,7 +131,6 @@ def verify(
 def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     """Verifies a set and shows the bytes that were read."""
     from cli.console import Bars
-    from cli.shared_bars import SharedBars
     from shard_format.expected_files import expected_files, stored_files
     from shard_format.verification import chosen_files, manifest_to_verify, verify_set
 
@@ -141,13 +140,12 @@ def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     total = sum(one.bytes for one in expected if one.file in chosen)
     done, lock = 0, threading.Lock()
     with Bars() as bars:
-        shared = SharedBars(bars)
 
         def show(size: int) -> None:
             nonlocal done
             with lock:
                 done += size
-            shared.update("verify", done, total, "bytes")
+            bars.update_often("verify", done, total, "bytes")
 
         return verify_set(directory, scope, workers=workers, on_bytes=show)
 

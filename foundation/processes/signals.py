@@ -19,9 +19,26 @@ _DEFAULTS: dict[int, Any] = {
 }
 
 
-def is_default(number: int, handler: Any) -> bool:
-    """Whether a handler is what Python does with a signal unless a program says otherwise."""
-    return handler is _DEFAULTS[number]
+class ExitHandler:
+    """A handler that ends the process at once, with the exit code that shells report.
+
+    Args:
+        notify: Function called before the end. It writes past Python's buffers: the signal may
+            have come in the middle of a write.
+    """
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Ends the process because of a signal."""
+        self._notify()
+        os._exit(128 + number)
+
+
+def ends_process(number: int, handler: Any) -> bool:
+    """Whether a signal ends the process, by the default of Python or by an `ExitHandler`."""
+    return handler is _DEFAULTS[number] or isinstance(handler, ExitHandler)
 
 
 @contextlib.contextmanager
@@ -58,8 +75,8 @@ def handling(
 def exit_now(code: int) -> NoReturn:
     """Flushes the standard streams and ends the process, whatever its other threads do.
 
-    Threads of TensorFlow and Beam may run on, and would abort an exit that waits for them. A signal
-    handler calls `os._exit` instead: the signal may have come in the middle of a write.
+    Threads of TensorFlow and Beam may run on, and would abort an exit that waits for them. For a
+    signal handler there is `ExitHandler`.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it, or it is closed

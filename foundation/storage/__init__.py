@@ -30,74 +30,25 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from foundation.errors import UsageError
-from foundation.storage.base import (
-    FILE,
-    FOLDER,
-    OTHER,
-    UNKNOWN,
-    Entry,
-    File,
-    Item,
-    Place,
-    RandomAccessFile,
-    Range,
-    Stat,
-    Storage,
-    Url,
-)
+from foundation.storage.base import FILE as FILE
+from foundation.storage.base import FOLDER as FOLDER
+from foundation.storage.base import OTHER as OTHER
+from foundation.storage.base import UNKNOWN as UNKNOWN
+from foundation.storage.base import Entry as Entry
+from foundation.storage.base import File as File
+from foundation.storage.base import Item
+from foundation.storage.base import Place as Place
+from foundation.storage.base import RandomAccessFile as RandomAccessFile
+from foundation.storage.base import Range as Range
+from foundation.storage.base import Stat as Stat
+from foundation.storage.base import Storage as Storage
+from foundation.storage.base import Url as Url
 from foundation.storage.hdfs import HdfsStorage
 from foundation.storage.local import LocalStorage
 from foundation.storage.object_stores import check_url
 from foundation.storage.objects import ObjectStorage
-from foundation.storage.traffic import Traffic, traffic
-
-__all__ = [
-    "FILE",
-    "FOLDER",
-    "LOCAL",
-    "OTHER",
-    "STORAGES",
-    "UNKNOWN",
-    "Entry",
-    "File",
-    "Place",
-    "RandomAccessFile",
-    "Range",
-    "Stat",
-    "Storage",
-    "Traffic",
-    "Url",
-    "absolute",
-    "ahead",
-    "create",
-    "create_arrow",
-    "delete",
-    "delete_tree",
-    "exists",
-    "is_folder",
-    "list_folder",
-    "list_tree",
-    "local_path",
-    "local_place_of",
-    "make_folder",
-    "open_arrow",
-    "open_input",
-    "open_random",
-    "overlap",
-    "parts",
-    "place_of",
-    "range_of",
-    "read_bytes",
-    "read_file",
-    "read_many",
-    "read_range",
-    "read_ranges",
-    "resolved",
-    "stat",
-    "storage_of",
-    "traffic",
-    "write_bytes",
-]
+from foundation.storage.traffic import Traffic as Traffic
+from foundation.storage.traffic import traffic as traffic
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 

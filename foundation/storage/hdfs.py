@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import io
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -36,12 +33,9 @@ from foundation.storage.base import (
     Url,
 )
 from foundation.storage.in_flight import in_order, start
-from foundation.storage.object_file import Answer, Block, ObjectFile
-from foundation.storage.objects import RawObject
+from foundation.storage.object_file import Answer, Block, ObjectFile, buffered, spooled
 
-_BUFFER_BYTES = 256 << 10  # 256 KiB
 _COPY_BYTES = 4 << 20  # 4 MiB
-_HELD_BYTES = 32 << 20  # 32 MiB of a new file wait in memory, more in a local file
 _UNFINISHED = ".part"
 _STALE_SECONDS = 3600  # an unfinished file that is older was left by a killed writer
 
@@ -63,7 +57,7 @@ class HdfsStorage(Storage):
 
     @override
     def open_input(self, place: Place) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES))
+        return cast(BinaryIO, buffered(self.open_random(place)))
 
     @override
     def open_random(self, place: File) -> RandomAccessFile:
@@ -123,9 +117,7 @@ class HdfsStorage(Storage):
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> Iterator[BinaryIO]:
         """The file waits on this machine until it is whole."""
-        folder = str(scratch) if scratch else None
-        with tempfile.SpooledTemporaryFile(_HELD_BYTES, dir=folder) as spool:
-            file = cast(BinaryIO, spool)
+        with spooled(scratch) as file:
             yield file
             file.seek(0)
             start(partial(_write, _url(place), file, durable, if_absent)).result()
@@ -212,13 +204,10 @@ def _connect(authority: str) -> Any:
 os.register_at_fork(after_in_child=_connect.cache_clear)
 
 
-def _readable_errors(place: object) -> AbstractContextManager[None]:
-    return _naming(str(place))
-
-
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _readable_errors(place: object) -> Iterator[None]:
     """Raises what the client raises within this context as an OSError that names the file."""
+    name = str(place)
     try:
         yield
     except FileExistsError:

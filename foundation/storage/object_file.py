@@ -1,11 +1,15 @@
-"""An object that is read at any place; what is read in sequence is requested ahead."""
+"""Files of other machines: requested ahead as they are read, and kept here until they are whole."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from typing_extensions import override
 
@@ -19,6 +23,12 @@ _WINDOW_BYTES = 16 << 20  # 16 MiB in flight or waiting at most
 # A reader that skips less than this is taken to read on in sequence: of a tar archive with members
 # of 100 kB the bytes cost less than a request for each header.
 _HOP_BYTES = 1 << 20  # 1 MiB
+
+
+# A new file waits in memory up to this size, and is sent in one request; a larger one waits in a
+# local file.
+HELD_BYTES = 32 << 20  # 32 MiB
+_BUFFER_BYTES = 256 << 10  # 256 KiB
 
 
 class Answer(NamedTuple):
@@ -127,3 +137,54 @@ class ObjectFile(RandomAccessFile):
         block = self._request(self._end, size)
         self._end = block.end
         self._blocks.append(block)
+
+
+class _RawObject(io.RawIOBase):
+    """An object as Python's buffered streams read it."""
+
+    def __init__(self, file: RandomAccessFile) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def readinto(self, buffer: Any, /) -> int:
+        found = self._file.read_into(self._position, memoryview(buffer))
+        self._position += found
+        return found
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        begin = {io.SEEK_CUR: self._position, io.SEEK_END: 0}.get(whence, 0)
+        begin = self._file.size if whence == io.SEEK_END else begin
+        self._position = max(0, begin + offset)
+        return self._position
+
+    @override
+    def tell(self) -> int:
+        return self._position
+
+    @override
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def buffered(file: RandomAccessFile) -> io.BufferedReader:
+    """A stream of Python over a file that is read at any place."""
+    return io.BufferedReader(_RawObject(file), _BUFFER_BYTES)
+
+
+@contextlib.contextmanager
+def spooled(scratch: Path | None) -> Iterator[BinaryIO]:
+    """A new file on this machine, until it is whole and can be sent."""
+    with tempfile.SpooledTemporaryFile(HELD_BYTES, dir=str(scratch) if scratch else None) as spool:
+        yield cast(BinaryIO, spool)

@@ -132,7 +132,7 @@ def _endpoint(*names: str) -> str:
 
 
 def _check_keys(*names: str) -> None:
-    """Returns if variables can be sent in the head of a request, which a line break cannot.
+    """Checks that variables can be sent in the head of a request, which a line break cannot.
 
     Raises:
         UsageError: One cannot be.
@@ -225,11 +225,6 @@ def readable_errors(url: object) -> Iterator[None]:
             raise
         reason = f"No valid credentials were found ({type(error).__name__})"
         raise OSError(errno.EACCES, reason, str(url)) from None
-
-
-def is_past_the_end(error: OSError) -> bool:
-    """Whether a range was asked for that begins behind the end of the object."""
-    return error.errno == errno.ERANGE
 
 
 def _reason(error: Exception) -> tuple[int, str]:

@@ -12,7 +12,6 @@ import errno
 import hashlib
 import io
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -38,8 +37,15 @@ from foundation.storage.base import (
 )
 from foundation.storage.gcs_uploads import upload_to_gcs
 from foundation.storage.in_flight import in_order, start
-from foundation.storage.object_file import Answer, Block, ObjectFile
-from foundation.storage.object_stores import is_past_the_end, locate, readable_errors
+from foundation.storage.object_file import (
+    HELD_BYTES,
+    Answer,
+    Block,
+    ObjectFile,
+    buffered,
+    spooled,
+)
+from foundation.storage.object_stores import locate, readable_errors
 from foundation.storage.prefetch import Prefetched
 from foundation.storage.traffic import count
 
@@ -48,9 +54,6 @@ Result = TypeVar("Result")
 READ_BYTES = 16 << 20  # 16 MiB a request; more is asked for in several at a time
 WRITE_BYTES = 32 << 20  # 32 MiB a request of a large upload: writes cost ten times as much
 _UPLOADS = 2  # of its parts in flight: they are held in memory
-# A new object waits in memory up to this size, and is sent in one request.
-_HELD_BYTES = 32 << 20  # 32 MiB
-_BUFFER_BYTES = 256 << 10  # 256 KiB
 _LISTED = 1000  # objects a page, the most that S3 gives
 _DELETES_MANY = ("s3://", "abfs")  # what has a request for that
 # Seconds before further attempts after an answer that broke off.
@@ -93,7 +96,7 @@ class ObjectStorage(Storage):
 
     @override
     def open_input(self, place: Place) -> BinaryIO:
-        file = io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES)
+        file = buffered(self.open_random(place))
         file.peek(1)  # now, not later, it is found that there is none
         return cast(BinaryIO, file)
 
@@ -104,7 +107,7 @@ class ObjectStorage(Storage):
         def find_size() -> int:
             found = self.stat(url)
             if found is None:
-                raise _missing(url)
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(url))
             return found.size
 
         return ObjectFile(partial(self._block, url), find_size)
@@ -173,15 +176,10 @@ class ObjectStorage(Storage):
         self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
     ) -> Iterator[BinaryIO]:
         """What is larger than 32 MiB waits in a local file until it is whole."""
-        url = _url(place)
-        with tempfile.SpooledTemporaryFile(
-            _HELD_BYTES, dir=str(scratch) if scratch else None
-        ) as spool:
-            file = cast(BinaryIO, spool)
+        with spooled(scratch) as file:
             yield file
             size = file.seek(0, io.SEEK_END)
-            send = partial(_upload, url, file, size, if_absent)
-            start(send).result()
+            start(partial(_upload, _url(place), file, size, if_absent)).result()
 
     @override
     def delete(self, place: Place) -> None:
@@ -218,45 +216,6 @@ class ObjectStorage(Storage):
         return _request(url, offset, size).data
 
 
-class RawObject(io.RawIOBase):
-    """An object as Python's buffered streams read it."""
-
-    def __init__(self, file: RandomAccessFile) -> None:
-        super().__init__()
-        self._file = file
-        self._position = 0
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def readinto(self, buffer: Any, /) -> int:
-        found = self._file.read_into(self._position, memoryview(buffer))
-        self._position += found
-        return found
-
-    @override
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        begin = {io.SEEK_CUR: self._position, io.SEEK_END: 0}.get(whence, 0)
-        begin = self._file.size if whence == io.SEEK_END else begin
-        self._position = max(0, begin + offset)
-        return self._position
-
-    @override
-    def tell(self) -> int:
-        return self._position
-
-    @override
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
 def _obstore() -> Any:
     import obstore  # 30 ms, and not needed where all files are local
 
@@ -269,10 +228,6 @@ def _url(place: File) -> Url:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _missing(url: Url) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "No such file or directory", str(url))
 
 
 def _stat(found: Any) -> Stat:
@@ -321,7 +276,7 @@ def _request(url: Url, offset: int, size: int) -> Answer:
     try:
         return _attempts(url, get)
     except OSError as error:
-        if not is_past_the_end(error):
+        if error.errno != errno.ERANGE:  # it begins behind the end of the object
             raise
     found = _attempts(url, lambda store, key: _obstore().head(store, key))
     return Answer(b"", found["size"])
@@ -395,7 +350,7 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
         FileExistsError: Another writer was first. The same bytes are no other writer's: an answer
             that got lost makes this one meet itself.
     """
-    held = size <= _HELD_BYTES or if_absent
+    held = size <= HELD_BYTES or if_absent
     file.seek(0)
     data = file.read() if held else b""
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from trainer import MODELS, chunked_loss
 from trainer.chunked_loss import chunked_losses
 from trainer.loop import Loop, StepOptions
-from trainer.models import SequenceShape, build_model, causal_transformer, transformer
+from trainer.models import causal_transformer, transformer
+from trainer.models.build import build_model
 from trainer.models.heads import find_ending
+from trainer.models.shapes import SequenceShape
 from trainer.objective import Objective
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES

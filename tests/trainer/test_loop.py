@@ -5,7 +5,7 @@ import tensorflow as tf
 import tiny
 
 from trainer.loop import Loop, StepOptions
-from trainer.models import build_model
+from trainer.models.build import build_model
 from trainer.objective import Objective
 from trainer.optimization.optimizers import with_loss_scale
 from trainer.precision import dtype_policy

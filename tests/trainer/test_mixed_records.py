@@ -9,7 +9,7 @@ import tiny
 from shard_format import UsageError
 from trainer import TrainOptions, train
 from trainer.loop import Loop, StepOptions
-from trainer.models import build_model
+from trainer.models.build import build_model
 from trainer.objective import Objective
 from trainer.strategies import STRATEGIES
 

@@ -6,7 +6,8 @@ import tensorflow as tf
 from shard_format import UsageError
 from trainer import MODELS
 from trainer.loop import Loop, StepOptions
-from trainer.models import applications, build_model
+from trainer.models import applications
+from trainer.models.build import build_model
 from trainer.models.heads import find_ending
 from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy

@@ -15,7 +15,8 @@ from tiny import Stopped, stop_after
 from shard_format import InputError, UsageError
 from trainer import MODELS, OPTIMIZERS, RunStarted, train
 from trainer.checkpointing.best import best_epoch, is_over
-from trainer.models import applications, build_model
+from trainer.models import applications
+from trainer.models.build import build_model
 from trainer.models.pretrained import load_weights
 from trainer.optimization.schedules import SCHEDULES, SchedulePlan
 from trainer.run import train_on

@@ -17,14 +17,9 @@ from trainer.export import ExportOptions, export
 from trainer.export.predicting import open_predictor
 from trainer.export.trained_run import in_float32
 from trainer.loop import Loop, StepOptions
-from trainer.models import (
-    SequenceShape,
-    TokenShape,
-    build_model,
-    causal_transformer,
-    text_transformer,
-    transformer,
-)
+from trainer.models import causal_transformer, text_transformer, transformer
+from trainer.models.build import build_model
+from trainer.models.shapes import SequenceShape, TokenShape
 from trainer.objective import Objective
 from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from foundation.processes.signals import handling, is_default
-
-
-class _ExitHandler:
-    """A handler that ends the process; in a class, so that `Termination` knows it."""
-
-    def __init__(self, notify: Callable[[], None]) -> None:
-        self._notify = notify
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._notify()
-        os._exit(128 + number)
+from foundation.processes.signals import ExitHandler, ends_process, handling
 
 
 @contextlib.contextmanager
@@ -33,7 +21,7 @@ def exit_on_sigterm(notify: Callable[[], None]) -> Iterator[None]:
     Args:
         notify: Function called before the end.
     """
-    with handling(_ExitHandler(notify), signal.SIGTERM, replaces=is_default):
+    with handling(ExitHandler(notify), signal.SIGTERM, replaces=ends_process):
         yield
 
 
@@ -41,8 +29,8 @@ class Termination(contextlib.ExitStack):
     """Remembers SIGTERM and SIGINT, rather than ending at once, until the context is left.
 
     Ctrl-C after either of them does end the run at once, with KeyboardInterrupt. Only in the main
-    thread, where Python allows it, and only where a signal has its default action, or that of
-    `exit_on_sigterm`: a program that handles or ignores it keeps doing so.
+    thread, where Python allows it, and only where a signal has its default action, or is an
+    `ExitHandler`: a program that handles or ignores it keeps doing so.
 
     Args:
         on_asked: Function called when the first signal comes.
@@ -60,7 +48,7 @@ class Termination(contextlib.ExitStack):
 
     def __enter__(self) -> Termination:
         self._replaced = self.enter_context(
-            handling(self._remember, signal.SIGTERM, signal.SIGINT, replaces=_may_replace)
+            handling(self._remember, signal.SIGTERM, signal.SIGINT, replaces=ends_process)
         )
         return self
 
@@ -70,14 +58,10 @@ class Termination(contextlib.ExitStack):
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         before = self._replaced.get(number)
-        if isinstance(before, _ExitHandler) and not self._has_begun:
+        if isinstance(before, ExitHandler) and not self._has_begun:
             before(number, frame)
         if self.asked is None:
             self.asked = signal.Signals(number)
             self._on_asked(self.asked)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
-
-
-def _may_replace(number: int, handler: Any) -> bool:
-    return is_default(number, handler) or isinstance(handler, _ExitHandler)

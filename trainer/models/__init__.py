@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from trainer.models import causal_transformer, small_cnn, text_transformer
 from trainer.models.applications import APPLICATIONS
-from trainer.models.build import Builder, build_model, find_builder
-from trainer.models.shapes import InputShape, SequenceShape, TokenShape
+from trainer.models.build import Builder
 
 # kind of set -> value of --model -> what builds the network
 MODELS_OF: dict[str, dict[str, Builder]] = {
@@ -21,14 +20,3 @@ MODELS: dict[str, Builder] = {
     name: builder for models in MODELS_OF.values() for name, builder in models.items()
 }
 """Value of `--model` -> what builds the network, for sets of all kinds."""
-
-__all__ = [
-    "MODELS",
-    "MODELS_OF",
-    "Builder",
-    "InputShape",
-    "SequenceShape",
-    "TokenShape",
-    "build_model",
-    "find_builder",
-]

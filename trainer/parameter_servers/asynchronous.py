@@ -24,8 +24,7 @@ from foundation.errors import InputError
 from shard_format.naming import MANIFEST
 from trainer.loop import NOTHING, Loop, OnSteps, StepOptions, Totals
 from trainer.objective import COUNTS, Objective
-from trainer.parameter_servers.bootstrap import Servers
-from trainer.parameter_servers.numbers import Numbers
+from trainer.parameter_servers.bootstrap import Numbers, Servers
 from trainer.parameter_servers.remote_state import RemoteState
 
 # A unit takes that long: much longer than its data set takes to begin; a stop waits for two.

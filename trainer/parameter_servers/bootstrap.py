@@ -16,7 +16,6 @@ from foundation.storage import local_path
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent
 from trainer.options import TrainOptions
-from trainer.parameter_servers.numbers import Numbers
 from trainer.parameter_servers.roll_call import RollCall
 from trainer.parameter_servers.serving import END, serve
 from trainer.strategies import parameter_server
@@ -26,6 +25,29 @@ from trainer.workers.team import Team
 
 _SERVER = re.compile(r"/job:ps/replica:0/task:(\d+)")
 _END_SECONDS = 10.0  # for a process that does not answer when it is asked to end
+
+
+class Numbers:
+    """Batches of a stream that have only numbers here: whoever computes a step makes them.
+
+    Args:
+        stream: A `reader.Stream`.
+
+    Attributes:
+        stream: Stream, as given.
+        place: Number of the next batch, counted over all epochs.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.place = stream.first_step
+
+    def __iter__(self) -> Numbers:
+        return Numbers(self.stream)
+
+    def __next__(self) -> int:
+        self.place += 1
+        return self.place - 1
 
 
 class Servers(Team):

@@ -124,6 +124,7 @@ class _Search:
         self._place.write(self._trials)
         self._on_event(SearchBegun(tuple(self._trials)))
         with Termination(lambda _: self._on_event(Stopping())) as termination:
+            termination.begin()
             try:
                 while self._fill(asked=termination.asked is not None):
                     time.sleep(_LOOK_SECONDS)

@@ -36,5 +36,3 @@ SEVERAL_WORKERS = frozenset({"multi_worker", "parameter_server"})
 WITHOUT_FLOAT16 = frozenset({"central_storage", "parameter_server", "tpu"})
 # Those under which XLA does not compile the model apart, or compiles all of a step anyway.
 WITHOUT_JIT = frozenset({"central_storage", "parameter_server", "tpu"})
-
-__all__ = ["SEVERAL_WORKERS", "STRATEGIES", "WITHOUT_FLOAT16", "WITHOUT_JIT"]

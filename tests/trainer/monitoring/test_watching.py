@@ -15,7 +15,7 @@ from shard_format import UsageError
 from trainer import EpochDone, MetricsServed, StepsDone
 from trainer.input_wait import waited_between
 from trainer.loop import Loop, StepOptions, Totals
-from trainer.models import build_model
+from trainer.models.build import build_model
 from trainer.monitoring.metrics import Metrics
 from trainer.monitoring.profiling import Profile
 from trainer.run import train_on

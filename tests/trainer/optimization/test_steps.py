@@ -10,7 +10,7 @@ import tiny
 
 from shard_format import UsageError
 from trainer.loop import Loop, StepOptions
-from trainer.models import build_model
+from trainer.models.build import build_model
 from trainer.objective import Objective
 from trainer.optimization.gradients import clipped
 from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_loss_scale
