@@ -46,37 +46,24 @@ if TYPE_CHECKING:
     from trainer.export import ExportOptions as ExportOptions
     from trainer.export import export as export
 
-# name -> the module it is imported from when it is first used; see `lazy_names`.
-_HOMES = {
-    "BuildReport": "beam_jobs",
-    "BuildShardSet": "beam_jobs",
-    "DamageError": "foundation.errors",
-    "ExportOptions": "trainer.export",
-    "ImageOptions": "beam_jobs",
-    "InputError": "foundation.errors",
-    "Manifest": "shard_format",
-    "RandomAccess": "reader",
-    "ShardSetError": "foundation.errors",
-    "ShardmillError": "foundation.errors",
-    "Stream": "reader",
-    "TextOptions": "beam_jobs",
-    "TrainOptions": "trainer",
-    "TrainResult": "trainer",
-    "UsageError": "foundation.errors",
-    "append": "beam_jobs",
-    "compact": "beam_jobs.generations.compact",
-    "dry_run": "beam_jobs.dry_run",
-    "evaluate": "trainer.evaluation.evaluating",
-    "export": "trainer.export",
-    "load": "reader",
-    "load_manifest": "shard_format",
-    "mix": "reader",
-    "preprocess": "beam_jobs",
-    "random_access": "reader",
-    "repair": "beam_jobs.repair",
-    "train": "trainer",
-    "verify": "shard_format",
+# The names of each module, imported when they are first used; see `lazy_names`.
+_NAMES = {
+    "beam_jobs": (
+        *("BuildReport", "BuildShardSet", "ImageOptions", "TextOptions", "append", "preprocess"),
+    ),
+    "beam_jobs.dry_run": ("dry_run",),
+    "beam_jobs.generations.compact": ("compact",),
+    "beam_jobs.repair": ("repair",),
+    "foundation.errors": (
+        *("DamageError", "InputError", "ShardSetError", "ShardmillError", "UsageError"),
+    ),
+    "reader": ("RandomAccess", "Stream", "load", "mix", "random_access"),
+    "shard_format": ("Manifest", "load_manifest", "verify"),
+    "trainer": ("TrainOptions", "TrainResult", "train"),
+    "trainer.evaluation.evaluating": ("evaluate",),
+    "trainer.export": ("ExportOptions", "export"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOMES)
 

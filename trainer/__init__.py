@@ -27,7 +27,7 @@ from trainer.events import (
 )
 from trainer.events import ignore as _ignore
 from trainer.models import MODELS
-from trainer.optimization.optimizers import OPTIMIZERS
+from trainer.optimization import OPTIMIZERS
 from trainer.options import TrainOptions
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES

@@ -16,49 +16,21 @@ class Defaults:
     """Values of the options of `TrainOptions` that have the same names."""
 
     model: str
-    image_size: int | None
-    max_tokens: int | None
-    buckets: int | None
-    batch_size: int
-    epochs: int
-    learning_rate: float
-    warmup_epochs: float
-    augment: str
+    image_size: int | None = None
+    max_tokens: int | None = None
+    buckets: int | None = None
+    batch_size: int = 32
+    epochs: int = 10
+    learning_rate: float = 1e-3
+    warmup_epochs: float = 1.0
+    augment: str = "standard"
 
 
 DEFAULTS = {
-    "image": Defaults(
-        model="small_cnn",
-        image_size=64,
-        max_tokens=None,
-        buckets=None,
-        batch_size=32,
-        epochs=10,
-        learning_rate=2e-3,
-        warmup_epochs=3.0,
-        augment="standard",
-    ),
-    "tokens": Defaults(
-        model="text_transformer",
-        image_size=None,
-        max_tokens=256,
-        buckets=BUCKETS,
-        batch_size=32,
-        epochs=10,
-        learning_rate=1e-3,
-        warmup_epochs=1.0,
-        augment="standard",
-    ),
+    "image": Defaults("small_cnn", image_size=64, learning_rate=2e-3, warmup_epochs=3.0),
+    "tokens": Defaults("text_transformer", max_tokens=256, buckets=BUCKETS),
     "packed": Defaults(
-        model="causal_transformer",
-        image_size=None,
-        max_tokens=None,
-        buckets=None,
-        batch_size=8,
-        epochs=5,
-        learning_rate=1e-3,
-        warmup_epochs=0.5,
-        augment="none",
+        "causal_transformer", batch_size=8, epochs=5, warmup_epochs=0.5, augment="none"
     ),
 }
 

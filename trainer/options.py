@@ -17,8 +17,7 @@ from foundation.wording import parse_size
 from reader.options import KINDS, ReadOptions
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
-from trainer.optimization.optimizers import OPTIMIZERS
-from trainer.optimization.schedules import SCHEDULES
+from trainer.optimization import OPTIMIZERS, SCHEDULES
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES, WITHOUT_JIT
 

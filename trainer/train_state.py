@@ -22,9 +22,10 @@ from trainer.models.build import build_model
 from trainer.models.pretrained import freeze_body, load_weights
 from trainer.models.shapes import InputShape
 from trainer.objective import Objective
-from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
+from trainer.optimization import OPTIMIZERS, SCHEDULES
+from trainer.optimization.optimizers import averages_of, with_averages, with_loss_scale
 from trainer.optimization.pruning import Pruning
-from trainer.optimization.schedules import DECAY_SHARES, SCHEDULES, SchedulePlan
+from trainer.optimization.schedules import DECAY_SHARES, SchedulePlan
 from trainer.options import Settings
 from trainer.parameter_servers.asynchronous import AsynchronousLoop
 from trainer.parameter_servers.bootstrap import Servers

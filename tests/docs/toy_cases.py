@@ -277,8 +277,7 @@ CASES = [
             Line(
                 "trainer/strategies/__init__.py",
                 "STRATEGIES",
-                '"toy": toy.create',
-                "from trainer.strategies import toy",
+                '"toy": "trainer.strategies.toy:create"',
             ),
         ),
         ("train set --model toy --strategy toy --epochs 1 --batch-size 4 --run-dir toy-run",),

@@ -86,6 +86,7 @@ def test_two_devices_learn_with_the_default_model_what_one_learns(mirrored, opti
     ("given", "expected"),
     [
         ({"model": "small_cnn"}, SYNCHRONIZED),
+        ({"model": "mobilenet_v2", "image_size": 32}, SYNCHRONIZED),
         ({"model": "small_cnn", "sync_batch_norm": False}, PER_DEVICE),
         ({"model": "small_cnn", "jit": True}, PER_DEVICE),
         ({"model": "tiny:with_norm"}, PER_DEVICE),

@@ -9,7 +9,7 @@ from trainer.loop import Loop, StepOptions
 from trainer.models import applications
 from trainer.models.build import build_model
 from trainer.models.heads import find_ending
-from trainer.optimization.optimizers import OPTIMIZERS
+from trainer.optimization import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 

@@ -18,7 +18,7 @@ from shard_format import UsageError
 from trainer import train
 from trainer.checkpointing.checkpoints import latest_progress
 from trainer.data import open_data
-from trainer.optimization.optimizers import OPTIMIZERS
+from trainer.optimization import OPTIMIZERS
 from trainer.parameter_servers.remote_state import RemoteState
 
 

@@ -18,7 +18,8 @@ from trainer.checkpointing.best import best_epoch, is_over
 from trainer.models import applications
 from trainer.models.build import build_model
 from trainer.models.pretrained import load_weights
-from trainer.optimization.schedules import SCHEDULES, SchedulePlan
+from trainer.optimization import SCHEDULES
+from trainer.optimization.schedules import SchedulePlan
 from trainer.run import train_on
 
 PLAN = SchedulePlan(peak=1.0, warmup_steps=10, num_steps=110, decay_steps=(40, 80))

@@ -21,7 +21,7 @@ from trainer.models import causal_transformer, text_transformer, transformer
 from trainer.models.build import build_model
 from trainer.models.shapes import SequenceShape, TokenShape
 from trainer.objective import Objective
-from trainer.optimization.optimizers import OPTIMIZERS
+from trainer.optimization import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 

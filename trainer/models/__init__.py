@@ -6,9 +6,14 @@ logits, and one line below. A network of your own needs neither: `--model packag
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from trainer.models import causal_transformer, small_cnn, text_transformer
 from trainer.models.applications import APPLICATIONS
-from trainer.models.build import Builder
+
+# (input shape, see `trainer.models.shapes`; length of the output) -> keras.Model
+Builder = Callable[[Any, int], Any]
 
 # kind of set -> value of --model -> what builds the network
 MODELS_OF: dict[str, dict[str, Builder]] = {

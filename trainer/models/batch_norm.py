@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import keras
+
 SYNCHRONIZED = "synchronized"
 PER_DEVICE = "per device"
 
@@ -56,8 +58,6 @@ def as_built(changed: Sequence[Any]) -> Iterator[None]:
 
 
 def _batch_norms(model: Any) -> list[Any]:
-    import keras
-
     # Private, for `layers` leaves out those within a layer of the user's own. tests/trainer/
     # test_batch_norm.py looks for such a one.
     layers = model._flatten_layers()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import keras
 import numpy as np
 
 from foundation.errors import UsageError
 from foundation.wording import did_you_mean
-from trainer.models import custom
+from trainer.models import Builder, custom
 from trainer.models.heads import cut_head, ends_in
 from trainer.models.shapes import (
     InputShape,
@@ -19,9 +20,6 @@ from trainer.models.shapes import (
     two_examples,
     two_outputs,
 )
-
-# (input shape, see `trainer.models.shapes`; length of the output) -> keras.Model
-Builder = Callable[[Any, int], Any]
 
 
 def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
@@ -106,8 +104,6 @@ def build_model(
 
 
 def _call(builder: Builder, name: str, input_shape: InputShape, num_classes: int) -> Any:
-    import keras
-
     try:
         model = builder(input_shape, num_classes)
     except Exception as error:  # the user's function, or an image too small for the architecture
@@ -127,8 +123,6 @@ def _call(builder: Builder, name: str, input_shape: InputShape, num_classes: int
 
 def _require_serializable(model: Any, name: str) -> None:
     """Found out now, and not when the trained model is to be saved, hours later."""
-    import keras
-
     try:
         keras.saving.serialize_keras_object(model)
     except Exception as error:  # whatever the get_config() of a layer raises
@@ -148,8 +142,6 @@ def _are_probabilities(model: Any, output: Any, activation: str) -> bool:
 
 
 def _with_activation(model: Any, input_shape: InputShape, activation: str) -> Any:
-    import keras
-
     inputs = keras_inputs(input_shape)
     probabilities = keras.layers.Activation(activation, dtype="float32", name="probabilities")(
         model(inputs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import keras
+
 _ACTIVATIONS = ("softmax", "sigmoid")
 
 
@@ -32,8 +34,6 @@ def ends_in(model: Any) -> str:
 
 def find_ending(model: Any) -> Ending:
     """The ending of a model to probabilities, as `build_model` returns it."""
-    import keras
-
     last, activation = _last_layer(model), ends_in(model)
     if not activation or isinstance(last, keras.layers.Dense):
         return Ending(model, activation=activation or "softmax")
@@ -45,8 +45,6 @@ def find_ending(model: Any) -> Ending:
 
 def cut_head(network: Any) -> Ending:
     """The ending of a model to logits: of a sequence, they are made by the head alone."""
-    import keras
-
     last = _last_layer(network)
     if not _is_plain(last) or len(last.output.shape) != 3:
         return Ending(network)
@@ -55,8 +53,6 @@ def cut_head(network: Any) -> Ending:
 
 def _is_plain(layer: Any) -> bool:
     """Whether a layer does `inputs @ kernel + bias`, and nothing else."""
-    import keras
-
     return (
         type(layer) is keras.layers.Dense
         and layer.activation is keras.activations.linear
@@ -77,15 +73,11 @@ def _last_layer(model: Any) -> Any:
 
 def _inputs(model: Any) -> Any:
     """Inputs in their structure; a Sequential model, of one input, does not tell it."""
-    import keras
-
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def _activation(layer: Any) -> str:
     """The name of a layer's activation that makes probabilities, or an empty string."""
-    import keras
-
     if isinstance(layer, keras.layers.Softmax):
         return "softmax" if layer.axis == -1 else ""
     name = getattr(getattr(layer, "activation", None), "__name__", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,35 +40,16 @@ class Scalars:
 
     def write(self, epoch: EpochDone) -> None:
         """Writes the numbers of one epoch and flushes, so that a kill loses none."""
+        values = dataclasses.asdict(epoch) | {"skipped": epoch.skipped or None}
+        del values["epoch"]
+        validation = {
+            name.removeprefix("val_"): values.pop(name)
+            for name in [*values]
+            if name.startswith("val_")
+        }
         with _naming_files(self._directory):
-            _write(
-                self._train,
-                epoch.epoch,
-                {
-                    "loss": epoch.loss,
-                    "accuracy": epoch.accuracy,
-                    "perplexity": epoch.perplexity,
-                    "token_accuracy": epoch.token_accuracy,
-                    "f1": epoch.f1,
-                    "learning_rate": epoch.learning_rate,
-                    "examples_per_second": epoch.examples_per_second,
-                    "tokens_per_second": epoch.tokens_per_second,
-                    "loss_scale": epoch.loss_scale,
-                    "input_wait": epoch.input_wait,
-                    "skipped": epoch.skipped or None,
-                },
-            )
-            _write(
-                self._validation,
-                epoch.epoch,
-                {
-                    "loss": epoch.val_loss,
-                    "accuracy": epoch.val_accuracy,
-                    "perplexity": epoch.val_perplexity,
-                    "token_accuracy": epoch.val_token_accuracy,
-                    "f1": epoch.val_f1,
-                },
-            )
+            _write(self._train, epoch.epoch, values)
+            _write(self._validation, epoch.epoch, validation)
 
     def write_steps(self, step: int, values: dict[str, float | None]) -> None:
         """Writes numbers of the steps since the last point.

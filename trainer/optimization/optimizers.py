@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+import keras
 
 # Weight decay is for kernels. On biases and on the scales and offsets of normalisation it only
 # costs accuracy (He et al., "Bag of Tricks", 2018).
@@ -12,15 +13,11 @@ UNDECAYED = ("bias", "gamma", "beta")
 
 def adamw(learning_rate: Any, weight_decay: float) -> Any:
     """Adam with decoupled weight decay: the one that needs the least tuning on small sets."""
-    import keras
-
     return _of_kernels(keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay))
 
 
 def sgd(learning_rate: Any, weight_decay: float) -> Any:
     """SGD with Nesterov momentum 0.9: what published ImageNet recipes of ResNet use."""
-    import keras
-
     optimizer = keras.optimizers.SGD(
         learning_rate, momentum=0.9, nesterov=True, weight_decay=weight_decay or None
     )
@@ -29,15 +26,11 @@ def sgd(learning_rate: Any, weight_decay: float) -> Any:
 
 def lamb(learning_rate: Any, weight_decay: float) -> Any:
     """Adam with a trust ratio for every weight, for batches of thousands (You et al., 2019)."""
-    import keras
-
     return _of_kernels(keras.optimizers.Lamb(learning_rate, weight_decay=weight_decay or None))
 
 
 def lion(learning_rate: Any, weight_decay: float) -> Any:
     """The sign of a momentum (Chen et al., 2023): half of Adam's memory, a third of its rate."""
-    import keras
-
     return _of_kernels(keras.optimizers.Lion(learning_rate, weight_decay=weight_decay or None))
 
 
@@ -45,15 +38,6 @@ def _of_kernels(optimizer: Any) -> Any:
     if optimizer.weight_decay is not None:
         optimizer.exclude_from_weight_decay(var_names=list(UNDECAYED))
     return optimizer
-
-
-OPTIMIZERS: dict[str, Callable[[Any, float], Any]] = {
-    "adamw": adamw,
-    "sgd": sgd,
-    "lamb": lamb,
-    "lion": lion,
-}
-"""Value of `--optimizer` -> what creates it from (learning rate or schedule, weight decay)."""
 
 
 def with_averages(optimizer: Any, decay: float) -> Any:
@@ -78,13 +62,11 @@ def averages_of(optimizer: Any, weights: list[Any]) -> dict[int, Any]:
         weights: Keras variables.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    # Keras hands them out by overwriting the weights alone (finalize_variable_values).
+    # Private: Keras hands them out by overwriting the weights alone (finalize_variable_values).
     averages = inner._model_variables_moving_average
     return {id(weight): average for weight, average in zip(weights, averages, strict=True)}
 
 
 def with_loss_scale(optimizer: Any) -> Any:
     """The optimizer wrapped for mixed_float16: starts at 2**15, halves on overflow, grows again."""
-    import keras
-
     return keras.optimizers.LossScaleOptimizer(optimizer)

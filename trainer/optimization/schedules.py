@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import tensorflow as tf
+from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 
 # Where the learning rate is divided by 10, as shares of a run: after 30, 60 and 80 of 90 epochs
 # (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 5.1).
@@ -33,8 +35,6 @@ class SchedulePlan(NamedTuple):
 
 def cosine(plan: SchedulePlan) -> Any:
     """Linear from 0 to the peak, then along half a cosine down to 0 at the last step."""
-    from keras.optimizers.schedules import CosineDecay
-
     if plan.warmup_steps == 0:
         return CosineDecay(plan.peak, decay_steps=plan.num_steps)
     # Keras counts decay_steps from the end of the warm-up.
@@ -48,9 +48,7 @@ def cosine(plan: SchedulePlan) -> Any:
 
 def step(plan: SchedulePlan) -> Any:
     """Linear from 0 to the peak, then divided by 10 at each of `decay_steps`."""
-    from trainer.optimization.warm_up import WarmUpThenSteps  # loads Keras
-
-    return WarmUpThenSteps(plan.peak, plan.warmup_steps, plan.decay_steps)
+    return _WarmUpThenSteps(plan.peak, plan.warmup_steps, plan.decay_steps)
 
 
 def constant(plan: SchedulePlan) -> Any:
@@ -63,8 +61,6 @@ def one_cycle(plan: SchedulePlan) -> Any:
 
     The momentum stays what it is: that of Keras's optimizers is a constant.
     """
-    from keras.optimizers.schedules import CosineDecay
-
     rise = max(1, round(ONE_CYCLE_RISE * plan.num_steps))
     return CosineDecay(
         initial_learning_rate=ONE_CYCLE_START * plan.peak,
@@ -75,10 +71,33 @@ def one_cycle(plan: SchedulePlan) -> Any:
     )
 
 
-# value of --schedule -> what makes it
-SCHEDULES: dict[str, Callable[[SchedulePlan], Any]] = {
-    "cosine": cosine,
-    "step": step,
-    "constant": constant,
-    "one_cycle": one_cycle,
-}
+class _WarmUpThenSteps(LearningRateSchedule):
+    """Linear from 0 to the peak, then a tenth of what it was from each of some steps on.
+
+    Args:
+        peak: The greatest learning rate.
+        warmup_steps: Steps until then.
+        decay_steps: Counted from the first step of the run.
+    """
+
+    def __init__(self, peak: float, warmup_steps: int, decay_steps: tuple[int, ...]) -> None:
+        self._peak = peak
+        self._warmup_steps = warmup_steps
+        self._decay_steps = decay_steps
+
+    def __call__(self, step: Any) -> Any:
+        """The learning rate, float32, of a step counted from 0."""
+        step = tf.cast(step, tf.float32)
+        passed = [tf.cast(step >= boundary, tf.float32) for boundary in self._decay_steps]
+        rate = self._peak * 0.1 ** tf.add_n([tf.constant(0.0), *passed])
+        return rate * tf.minimum(
+            1.0, step / max(1, self._warmup_steps) if self._warmup_steps else 1.0
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Its arguments."""
+        return {
+            "peak": self._peak,
+            "warmup_steps": self._warmup_steps,
+            "decay_steps": self._decay_steps,
+        }

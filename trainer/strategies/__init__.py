@@ -9,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trainer.strategies import (
-    central_storage,
-    default,
-    mirrored,
-    multi_worker,
-    one_device,
-    parameter_server,
-    tpu,
-)
+from foundation.members import Members
 
-STRATEGIES: dict[str, Callable[[], Any]] = {
-    "default": default.create,
-    "mirrored": mirrored.create,
-    "multi_worker": multi_worker.create,
-    "parameter_server": parameter_server.create,
-    "central_storage": central_storage.create,
-    "one_device": one_device.create,
-    "tpu": tpu.create,
-}
+STRATEGIES: Members[Callable[[], Any]] = Members(
+    {
+        "default": "trainer.strategies.default:create",
+        "mirrored": "trainer.strategies.mirrored:create",
+        "multi_worker": "trainer.strategies.multi_worker:create",
+        "parameter_server": "trainer.strategies.parameter_server:create",
+        "central_storage": "trainer.strategies.central_storage:create",
+        "one_device": "trainer.strategies.one_device:create",
+        "tpu": "trainer.strategies.tpu:create",
+    }
+)
 """Value of `--strategy` -> what creates the tf.distribute.Strategy."""
 
 # Those whose model is trained by several processes, which TF_CONFIG names.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 
 def create() -> Any:
     """TensorFlow's default strategy, so that the loop needs no branch for one device."""
-    import tensorflow as tf
-
     return tf.distribute.get_strategy()

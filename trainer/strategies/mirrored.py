@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 
 def create() -> Any:
     """A MirroredStrategy over all GPUs, or over all logical CPU devices where there is no GPU.
@@ -12,8 +14,6 @@ def create() -> Any:
     device: logical CPU devices are how this strategy is tested without a GPU, and there the
     ring and NCCL algorithms do not apply.
     """
-    import tensorflow as tf
-
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
     if gpus:
         return tf.distribute.MirroredStrategy(gpus)

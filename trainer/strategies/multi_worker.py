@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from trainer.workers.cluster import cluster_of_environment
 
 
@@ -17,8 +19,6 @@ def create() -> Any:
     Raises:
         UsageError: TF_CONFIG does not describe a cluster.
     """
-    import tensorflow as tf
-
     cluster = cluster_of_environment()
     job, number = cluster.tasks[cluster.index]
     # Not TensorFlow's own reading of TF_CONFIG: it refuses what some schedulers write there.
@@ -40,6 +40,4 @@ def create() -> Any:
 
 def collectives() -> str:
     """How gradients are summed: "NCCL" between GPUs, "RING" (over gRPC) between CPUs."""
-    import tensorflow as tf
-
     return "NCCL" if tf.config.list_physical_devices("GPU") else "RING"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 
 def create() -> Any:
     """A OneDeviceStrategy on the first GPU, or on the CPU where there is none."""
-    import tensorflow as tf
-
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from trainer.workers.cluster import cluster_of_environment
 
 # TensorFlow's own default: a smaller part costs more in calls than it balances.
@@ -22,8 +24,6 @@ def create() -> Any:
     Raises:
         UsageError: TF_CONFIG does not describe such a cluster.
     """
-    import tensorflow as tf
-
     cluster = cluster_of_environment("parameter_server")
     job, number = cluster.tasks[cluster.index]
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(

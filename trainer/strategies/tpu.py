@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import tensorflow as tf
+
 from foundation.errors import UsageError
 
 # What the documentation of Cloud TPU sets to the name of a TPU; "local" is that of a TPU VM.
@@ -20,8 +22,6 @@ def create() -> Any:
     Raises:
         UsageError: There is none, or it does not answer.
     """
-    import tensorflow as tf
-
     name = os.environ.get(_VARIABLE, "local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)

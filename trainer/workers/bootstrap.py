@@ -107,6 +107,7 @@ def _first(error: Any) -> str:
 
 def _configure_heartbeats(cluster: Cluster, limit: float) -> None:
     """Sets TensorFlow's own heartbeats, 10 s by default, behind those of `watch`, which say who."""
+    # There is no public way to set them; see tests/trainer/test_private_names.py.
     from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
     from tensorflow.python.eager import context
 

@@ -167,8 +167,8 @@ class Team:
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=tf.distribute.experimental.CommunicationImplementation.RING
         )
-        # The strategy's own reduction would take a part from every GPU, and NCCL; this is what it
-        # uses between hosts.
+        # Private: the strategy's own reduction would take a part from every GPU, and NCCL; this is
+        # what it uses between hosts.
         host = self.strategy.extended._host_cross_device_ops
         tensor = tf.identity(values)
         return host.reduce(tf.distribute.ReduceOp.SUM, tensor, tensor, options=options).numpy()

@@ -103,7 +103,7 @@ class Watch:
     def _asked(self, index: int) -> str:
         """What a worker answers: alive, refused, silent or restarted."""
         import tensorflow as tf
-        from tensorflow.python.eager import context
+        from tensorflow.python.eager import context  # no public name; see test_private_names.py
 
         device = self._cluster.device_of(index)
         try:
@@ -131,6 +131,6 @@ class Watch:
 def _abort_collectives(message: str) -> None:
     """Has the collectives of this process fail, which may wait for a worker that is lost."""
     import tensorflow as tf
-    from tensorflow.python.eager import context
+    from tensorflow.python.eager import context  # no public name; see test_private_names.py
 
     context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)

@@ -12,8 +12,9 @@ from shard_format import UsageError
 from trainer.loop import Loop, StepOptions
 from trainer.models.build import build_model
 from trainer.objective import Objective
+from trainer.optimization import OPTIMIZERS
 from trainer.optimization.gradients import clipped
-from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_loss_scale
+from trainer.optimization.optimizers import averages_of, with_loss_scale
 from trainer.precision import dtype_policy
 from trainer.run import train_on
 from trainer.strategies import STRATEGIES
