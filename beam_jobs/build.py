@@ -209,7 +209,7 @@ def _removed(workspace: Workspace) -> InputError:
     )
 
 
-def is_gone(workspace: Workspace) -> bool:
+def work_dir_missing(workspace: Workspace) -> bool:
     """Whether the work folder was removed, as far as that can be said."""
     try:
         return not storage.is_folder(workspace.work)
@@ -219,7 +219,7 @@ def is_gone(workspace: Workspace) -> bool:
 
 def output_error(error: OSError, workspace: Workspace) -> InputError:
     """The message for a failed file operation of a build."""
-    gone = isinstance(error, FileNotFoundError) and is_gone(workspace)
+    gone = isinstance(error, FileNotFoundError) and work_dir_missing(workspace)
     return _removed(workspace) if gone else file_error(error, str(workspace.out))
 
 

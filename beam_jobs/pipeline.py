@@ -18,12 +18,10 @@ from beam_jobs.build import (
     check_owner,
     finish,
     is_complete,
-    is_gone,
     locked_output,
     output_error,
+    work_dir_missing,
 )
-from beam_jobs.engine.counts import Count, count_ledger, count_shard, count_unit
-from beam_jobs.engine.work_queue import take
 from beam_jobs.job_context import JobContext
 from beam_jobs.progress import at_work, flush, report
 from beam_jobs.stages.commit import commit
@@ -47,6 +45,9 @@ from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import read_json, write_json
 from foundation import errors
 from shard_format import InputError, ShardmillError, load_manifest
+
+# Adds to a counter; on Beam counters are metrics of the pipeline.
+Count = Callable[[str, int], None]
 
 
 class Step(NamedTuple):
@@ -87,12 +88,12 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
     yield Step("StageUnits", StageUnits(*job), "ListUnits", spread="SpreadUnits")  # UnitSummary
     yield Step("PlanShards", PlanShards(*job, merging), BUILDS, ("StageUnits",))  # ShardSpec
     shards = "PlanShards"
-    if merging.most:
+    if merging.max_levels:
         # How many levels there are is known once units are staged, so some of these steps may have
         # nothing to do. A level begins when the one before it is done, the first one when there is
         # a plan.
         known = [shards]
-        for level in range(1, merging.most + 1):
+        for level in range(1, merging.max_levels + 1):
             plan, merged = f"PlanMerge{level}", f"Merge{level}"
             yield Step(plan, PlanMerge(*job, level), BUILDS, (known[-1],))  # MergeTask
             runs = MergeRuns(*job, merging.limits)
@@ -124,7 +125,7 @@ def kept_error(context: JobContext) -> Exception | None:
     if note is not None:
         kind: Callable[[str], Exception] = getattr(errors, note["type"])
         return kind(note["message"])
-    return output_error(FileNotFoundError(), workspace) if is_gone(workspace) else None
+    return output_error(FileNotFoundError(), workspace) if work_dir_missing(workspace) else None
 
 
 class Work:
@@ -217,15 +218,14 @@ class StageUnits(Work):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
     @override
-    def process(self, assigned: Unit) -> Iterator[UnitSummary]:
-        context = self._context
-        with self._reporting_errors(owned=False):
-            for unit in take(context.run_id, Unit(*assigned), context.workspace):
-                if not self._is_wanted():
-                    return
-                summary = stage_unit(unit, context)
-                count_unit(self._count, unit, summary)
-                yield summary
+    def process(self, element: Unit) -> Iterator[UnitSummary]:
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
+            unit = Unit(*element)
+            summary = stage_unit(unit, self._context)
+            _count_unit(self._count, unit, summary)
+            yield summary
 
 
 class PlanShards(Work):
@@ -252,7 +252,7 @@ class PlanShards(Work):
 
 
 class PlanMerge(Work):
-    """A Build in, and what must be done before a level; a MergeTask for each of its runs out."""
+    """Plans the tasks of one merge level: a Build in, a MergeTask for each of its runs out."""
 
     def __init__(self, context: JobContext, launched: bool, level: int) -> None:
         super().__init__(context, launched)
@@ -319,7 +319,7 @@ class WriteShards(_BlockStage):
             if not wanted:
                 return
             result = write_shard(ShardSpec(*spec), self._context, self._block_bytes)
-            count_shard(self._count, result)
+            _count_shard(self._count, result)
             yield result
 
 
@@ -341,5 +341,28 @@ class Commit(Work):
             if not self._launched:
                 finish(context, rebuilt=not build.complete)
             manifest = load_manifest(context.workspace.out)
-            count_ledger(self._count, manifest.ledger)
+            self._count("records_kept", manifest.ledger.kept)
+            self._count("records_duplicate", manifest.ledger.duplicates)
             yield manifest.root_hash
+
+
+def _count_unit(count: Count, unit: Unit, summary: UnitSummary) -> None:
+    """Counts a unit that is staged now, or was before."""
+    count("units_reused" if summary.reused else "units_staged", 1)
+    count("bytes_staged", unit.bytes)
+    count("records_read", summary.read)
+    count("records_staged", summary.kept)
+    for reasons in (summary.refused, summary.filtered):
+        for reason, records in reasons.items():
+            count(f"records_rejected_{reason}", records)
+
+
+def _count_shard(count: Count, result: ShardResult) -> None:
+    """Counts a shard that is written now, or was before."""
+    count("shards_reused" if result.reused else "shards_written", 1)
+    count("records_written", result.info.records)
+    count("bytes_written", result.info.bytes)
+
+
+def count_nothing(name: str, value: int) -> None:
+    """Ignores a count, for workers whose counts nobody reads."""

@@ -15,7 +15,7 @@ from beam_jobs.build import (
     open_job,
 )
 from beam_jobs.engine.local import num_threads, run_here
-from beam_jobs.engine.processes import worker_processes, worth_processes
+from beam_jobs.engine.processes import should_use_processes, worker_processes
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
@@ -223,7 +223,7 @@ def run_build(
         if beam_args:
             from beam_jobs.engine.beam_job import run_on_beam  # loads Beam
 
-            run_on_beam(context, build, beam_args, follower, on_note, remote=remote)
+            run_on_beam(context, build, beam_args, follower, on_note)
         else:
             _run_here(context, build, remote=remote)
         if storage.stat(workspace.out / naming.MANIFEST) is None:
@@ -238,7 +238,7 @@ def _run_here(context: JobContext, build: Build, *, remote: bool) -> None:
     options, record_type = context.options, context.record_type
     work = steps(context, merging_of(context, build), launched=True)
     workers = num_threads(options.workers, remote=remote)
-    worth = worth_processes(record_type.runs_python, build.listing.bytes)
+    worth = should_use_processes(record_type.runs_python, build.listing.bytes)
     if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):
         kept = record_type.runs_python  # those kernels take batches
         with worker_processes(options.record_type, workers, keep_memory=kept) as processes:

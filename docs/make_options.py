@@ -48,7 +48,7 @@ class Chapter(NamedTuple):
 CHAPTERS = (
     Chapter(
         "Preprocessing",
-        "For `shardmill preprocess` and `python -m beam_jobs`, with images and text. The tables "
+        "For `shardmill preprocess`, with images and text. The tables "
         "below repeat an option only where it differs.",
         PreprocessOptions,
     ),

@@ -9,7 +9,7 @@
             check_declared(self, "my.function")
 
 The dataclass itself is the Python signature. The flags of click (`cli/options.py`), those of
-`python -m beam_jobs`, the table in docs/options.md and the checks here are derived from its fields.
+the table in docs/options.md and the checks here are derived from its fields.
 """
 
 from __future__ import annotations

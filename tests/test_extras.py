@@ -155,8 +155,6 @@ def test_a_missing_extra_is_one_line_with_the_command(
 
 
 def test_a_missing_extra_is_an_error_in_python_too(without, shard_set):
-    done = without(OWN["prepare"], "beam_jobs", "images", shard_set, "--out", "x")
-    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     for hidden, use in (
         ("prepare", "import beam_jobs; beam_jobs.preprocess"),
         ("train", "import reader; reader.load"),

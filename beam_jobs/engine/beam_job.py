@@ -1,8 +1,7 @@
-"""A listed build on an engine of Beam: any cluster, or worker processes of this machine."""
+"""A listed build on an engine of Beam: any cluster, or Beam's local engine."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
@@ -10,11 +9,8 @@ import apache_beam as beam
 from beam_jobs.build import Build, cancel_tasks
 from beam_jobs.engine.clusters import cancelling, describe, failure, has_job_server
 from beam_jobs.engine.dataflow import check_job, is_dataflow
-from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.processes import LOST_WORKER
-from beam_jobs.engine.runners import choose_mode, choose_runner, is_local, uses_work_queue
-from beam_jobs.engine.silence import Silence
-from beam_jobs.engine.work_queue import work_queue
+from beam_jobs.engine.runners import choose_runner, is_local
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error
@@ -26,9 +22,15 @@ from shard_format import InputError
 # What Beam's local engine raises when a worker process has died.
 _LOST_WORKER = "Channel closed prematurely"
 
+# Beats come every 10 s. An engine may take a minute to see that a machine is lost, and to start
+# its tasks elsewhere.
+_NOTE_SECONDS = 120.0
+# As Flink fails a job that gets no slots for 5 minutes.
+_END_SECONDS = 300.0
+
 
 def check_engine(options: PreprocessOptions, beam_args: Sequence[str]) -> None:
-    """Returns if there is an engine for a job.
+    """Checks that there is an engine for a job.
 
     Raises:
         UsageError: Beam does not know a flag or the runner, or the job server does not answer.
@@ -44,8 +46,6 @@ def run_on_beam(
     beam_args: Sequence[str],
     follower: Follower,
     on_note: Callable[[str], None],
-    *,
-    remote: bool,
 ) -> None:
     """Runs all steps behind the listing; see `run.run_build`.
 
@@ -53,42 +53,84 @@ def run_on_beam(
         context: The job.
         build: The corpus as it was listed.
         beam_args: Pipeline options for Beam.
-        follower: Of the workers' reports.
+        follower: Reader of the workers' reports.
         on_note: See `run.preprocess`.
-        remote: Whether workers wait for an object store, and the user did not say how many.
     """
     options, workspace = context.options, context.workspace
     runner, beam_options = choose_runner(beam_args, options.workers)
-    choose_mode(
-        beam_options,
-        beam_args,
-        runs_python=context.record_type.runs_python,
-        corpus_bytes=build.listing.bytes,
-        remote=remote,
-    )
     if not is_local(runner):
         on_note(describe(runner, beam_options))
-    silence = Silence(follower, waits_without_limit=has_job_server(beam_options), on_note=on_note)
+    watchdog = WorkerWatchdog(
+        follower, waits_without_limit=has_job_server(beam_options), on_note=on_note
+    )
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
     _ = pipeline | "BuildShardSet" >> BuildShardSet(options, build, context)
-    queued = uses_work_queue(runner, beam_options)
     try:
-        with work_queue(context.run_id, workspace) if queued else contextlib.nullcontext():
-            with workers_get_interrupts():
-                result = pipeline.run()
-                with cancelling(
-                    result,
-                    lambda: _is_final(context) or silence.is_too_long(),
-                    lambda: cancel_tasks(workspace),
-                ):
-                    result.wait_until_finish()
+        result = pipeline.run()
+        with cancelling(
+            result,
+            lambda: _is_final(context) or watchdog.must_end(),
+            lambda: cancel_tasks(workspace),
+        ):
+            result.wait_until_finish()
     except Exception as error:
         raise (
-            silence.error
+            watchdog.error
             or kept_error(context)
             or _lost_worker(error)
             or (error if is_local(runner) else failure(runner, error))
         ) from error
+
+
+class WorkerWatchdog:
+    """Notes that no worker reports, and says when a job that waits for one must end.
+
+    A job server asks a worker pool for a worker, and then waits for it without a limit. If the pool
+    dies in between, the job neither fails nor continues.
+
+    Args:
+        follower: Reader of the workers' reports.
+        waits_without_limit: Whether the engine might wait for a dead worker forever.
+        on_note: Called with what a user may want to look at.
+
+    Attributes:
+        error: Reason why the job must end; None while it may go on.
+    """
+
+    def __init__(
+        self,
+        follower: Follower,
+        *,
+        waits_without_limit: bool,
+        on_note: Callable[[str], None],
+    ) -> None:
+        self._follower = follower
+        self._waits_without_limit = waits_without_limit
+        self._on_note = on_note
+        self._noted = False
+        self.error: InputError | None = None
+
+    def must_end(self) -> bool:
+        """Whether the job must end; `error` then says why."""
+        seconds = self._follower.seconds_silent
+        if seconds < _NOTE_SECONDS:
+            self._noted = False
+        elif not self._noted:
+            self._noted = True
+            what = "No worker has reported" if self._follower.has_heard else "No worker has started"
+            self._on_note(
+                f"{what} for {seconds / 60:.0f} minutes. Look at the logs of the engine: it needs "
+                "free slots, and a worker pool that runs on every machine."
+            )
+        # A job that waits in a queue has had no worker yet.
+        if self._waits_without_limit and self._follower.has_heard and seconds >= _END_SECONDS:
+            self.error = InputError(
+                f"No worker has reported for {seconds / 60:.0f} minutes, so the job was cancelled: "
+                "a worker pool has probably died while the engine waited for it. What is finished "
+                "was kept. See that every worker pool runs, cancel the job in the engine if it is "
+                "still there, and run the same command again; it resumes."
+            )
+        return self.error is not None
 
 
 def _is_final(context: JobContext) -> bool:
@@ -98,7 +140,7 @@ def _is_final(context: JobContext) -> bool:
 
 
 def _lost_worker(error: Exception) -> InputError | None:
-    """The error if a worker process is gone."""
+    """Returns the error for a worker process that died."""
     if _LOST_WORKER not in str(error):
         return None
     return InputError(LOST_WORKER)

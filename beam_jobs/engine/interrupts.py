@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 import psutil
 
@@ -17,36 +16,10 @@ from foundation.errors import INTERRUPTED
 
 # A build may be killed at any time, so nothing is lost by an end that does not wait.
 END_SECONDS = 1.5
-_WORKER = "apache_beam.runners.worker.sdk_worker_main"  # in the command of a worker process
 
 
 @contextlib.contextmanager
-def workers_get_interrupts() -> Iterator[None]:
-    """Within this context, Ctrl-C ends the worker processes, for whose end Beam would wait.
-
-    A terminal sends it to them as well. A handler that somebody else has set is left as it is.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _end_workers)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_workers(number: int, frame: FrameType | None) -> None:
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if any(_WORKER in part for part in child.cmdline()):
-                child.send_signal(number)
-    signal.default_int_handler(number, frame)
-
-
-@contextlib.contextmanager
-def ends_within(seconds: float | None, say: Callable[[], None]) -> Iterator[None]:
+def exit_on_interrupt(timeout: float | None, notify: Callable[[], None]) -> Iterator[None]:
     """Within this context, Ctrl-C ends the process and its workers in time, a second one at once.
 
     A KeyboardInterrupt may be late: it waits for native code in the main thread, and then for all
@@ -54,9 +27,9 @@ def ends_within(seconds: float | None, say: Callable[[], None]) -> Iterator[None
     here.
 
     Args:
-        seconds: From the first signal to the end; None to wait, for an engine that must cancel its
-            job.
-        say: Writes a line for the user, where the process ends in the middle of something.
+        timeout: Seconds from the first signal to the end; None to wait, for an engine that must
+            cancel its job.
+        notify: Writes a line for the user, where the process ends in the middle of something.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -65,7 +38,7 @@ def ends_within(seconds: float | None, say: Callable[[], None]) -> Iterator[None
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     watcher = threading.Thread(
-        target=_end_after, args=(reader, seconds, say), name="interrupts", daemon=True
+        target=_exit_after, args=(reader, timeout, notify), name="interrupts", daemon=True
     )
     watcher.start()
     try:
@@ -77,7 +50,7 @@ def ends_within(seconds: float | None, say: Callable[[], None]) -> Iterator[None
         os.close(reader)
 
 
-def _end_after(reader: int, seconds: float | None, say: Callable[[], None]) -> None:
+def _exit_after(reader: int, timeout: float | None, notify: Callable[[], None]) -> None:
     """Reads the numbers of signals until the other end of the pipe is closed."""
     signals, deadline = 0, None
     while signals < 2:
@@ -88,10 +61,10 @@ def _end_after(reader: int, seconds: float | None, say: Callable[[], None]) -> N
         if not numbers:
             return
         signals += numbers.count(signal.SIGINT)
-        if signals and deadline is None and seconds is not None:
-            deadline = time.monotonic() + seconds
+        if signals and deadline is None and timeout is not None:
+            deadline = time.monotonic() + timeout
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             child.kill()
-    say()
+    notify()
     os._exit(INTERRUPTED)

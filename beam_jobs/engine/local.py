@@ -17,25 +17,24 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 from beam_jobs.build import Build
-from beam_jobs.engine.counts import count_nothing
 from beam_jobs.engine.processes import WorkerProcesses
 from beam_jobs.memory import release_memory
-from beam_jobs.pipeline import BUILDS, Step, Work
+from beam_jobs.pipeline import BUILDS, Step, Work, count_nothing
 from foundation.machine import usable_cores
 
 # Between two buckets a thread waits for more than half of its time (decision 0038).
-THREADS_PER_CORE = 2
+_THREADS_PER_CORE = 2
 
 
 def num_threads(workers: int | None, *, remote: bool) -> int:
-    """How many workers a job gets.
+    """Returns the number of workers of a job.
 
     Args:
         workers: As the user says; None for one per usable core.
         remote: Whether they wait for an object store, and so leave their cores to as many others.
     """
     cores = math.ceil(usable_cores())
-    return workers or (cores * THREADS_PER_CORE if remote else cores)
+    return workers or (cores * _THREADS_PER_CORE if remote else cores)
 
 
 def run_here(
@@ -53,18 +52,18 @@ def run_here(
     """
     made: dict[str, Sequence[Any]] = {BUILDS: [build]}
     for step in steps:
-        crew = _Crew(step, [made[name] for name in step.whole], processes)
+        step_workers = StepWorkers(step, [made[name] for name in step.whole], processes)
         try:
             elements = made[step.each]
             threads = min(workers, len(elements)) if step.spread else 1
-            made[step.name] = crew.run(elements, threads)
+            made[step.name] = step_workers.run(elements, threads)
         finally:
-            crew.finish()
+            step_workers.finish()
         release_memory()
 
 
-class _Crew:
-    """The workers of a step, each with a copy of its work, as the processes of an engine have."""
+class StepWorkers:
+    """Workers of one step, each with a copy of its work, as the processes of an engine have."""
 
     def __init__(
         self, step: Step, whole: Sequence[Sequence[Any]], processes: WorkerProcesses | None
@@ -76,9 +75,9 @@ class _Crew:
         self._copies: list[Work] = []
 
     def run(self, elements: Sequence[Any], threads: int) -> list[Any]:
-        """What becomes of all elements, in their order."""
+        """Processes all elements and returns the outputs in order."""
         if threads <= 1:
-            return [found for element in elements for found in self._process(element)]
+            return [output for element in elements for output in self._process(element)]
         waiting = deque(enumerate(elements))
         with ThreadPoolExecutor(threads, thread_name_prefix="worker") as pool:
             futures = [pool.submit(self._spread, waiting) for _ in elements]
@@ -90,16 +89,17 @@ class _Crew:
                 if not future.cancelled() and future.exception():
                     future.result()  # raises it
             done = dict(future.result() for future in futures)
-            return [found for number in sorted(done) for found in done[number]]
+            return [output for number in sorted(done) for output in done[number]]
 
     def finish(self) -> None:
+        """Ends the work of every worker."""
         for work in self._copies:
             work.finish()
         if self._processes is not None:
             self._processes.finish_step()
 
     def _spread(self, waiting: deque[tuple[int, Any]]) -> tuple[int, list[Any]]:
-        """The number of an element that waits, and what becomes of it.
+        """Processes an element that waits, and returns its number and outputs.
 
         The first ones are the largest: they are for processes, which are soon ready.
         """

@@ -23,7 +23,7 @@ from beam_jobs.pipeline import Work
 from foundation import errors
 from shard_format import InputError
 
-# From these sizes of a corpus they are ahead: they take half a second of one core to start.
+# Corpus size from which processes beat threads; they take half a second of one core to start.
 # Measured in docs/decisions/0037-worker-processes.md.
 _WORTH_FOR_PYTHON = 16 << 20  # 16 MiB, of kernels that hold the interpreter's lock
 _WORTH_FOR_KERNELS = 128 << 20  # 128 MiB, of kernels that release it
@@ -76,7 +76,7 @@ class Failure(NamedTuple):
     details: str = ""
 
 
-def worth_processes(runs_python: bool, corpus_bytes: int) -> bool:
+def should_use_processes(runs_python: bool, corpus_bytes: int) -> bool:
     """Whether a local job gets worker processes, not threads alone.
 
     Args:
@@ -180,7 +180,7 @@ class WorkerProcess:
         self._connection = connection
 
     def do(self, work: Work, element: Any) -> list[Any]:
-        """What becomes of an element.
+        """Processes an element, and returns its outputs.
 
         Args:
             work: See Request.

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import (
     DebugOptions,
-    DirectOptions,
     PipelineOptions,
     StandardOptions,
 )
@@ -20,13 +19,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_jobs.engine.clusters import options_of_job_server, workers_flag
-from beam_jobs.engine.local import THREADS_PER_CORE, num_threads
 from beam_jobs.engine.logs import LOCAL_RUNNERS
 from shard_format import UsageError
 
-# Beam's processes take about 3 s to start. On 2 cores, its threads are ahead up to some 240 MiB of
-# text; with more cores up to less, since a part of the work holds the interpreter's lock.
-_WORTH_PROCESSES = 64 << 20  # 64 MiB
 # Else Beam stages a list of the launcher's packages, with the path of its interpreter and whatever
 # is in the URLs that packages were installed from.
 _NO_PACKAGE_LIST = "disable_logging_submission_environment"
@@ -37,11 +32,11 @@ _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 def choose_runner(
     beam_args: Sequence[str], workers: int | None
 ) -> tuple[PipelineRunner, PipelineOptions]:
-    """The runner and the options for the pipeline, to which one experiment is added.
+    """Chooses the runner, and parses its options, to which one experiment is added for a cluster.
 
     Args:
         beam_args: The user's flags for Beam.
-        workers: Parallel workers of the local engine; None means one per usable core.
+        workers: Parallel workers of Beam's local engine; None means as many as Beam starts.
 
     Raises:
         UsageError: Beam does not know a flag or the runner, or the job server does not answer.
@@ -58,54 +53,19 @@ def choose_runner(
         unknown = [flag for flag in unknown if flag.startswith("-") and _bare(flag) not in further]
     if unknown:
         raise _unknown(unknown)
-    if name not in LOCAL_RUNNERS:
-        if workers is not None:
-            raise UsageError(f"--workers is for the local engine. {workers_flag(runner)} instead.")
-        options.view_as(DebugOptions).add_experiment(_NO_PACKAGE_LIST)
+    if name in LOCAL_RUNNERS:
+        if workers is not None:  # Beam's own flag wins, since it comes last
+            options = PipelineOptions([f"--direct_num_workers={workers}", *beam_args])
         return runner, options
-    direct = options.view_as(DirectOptions)
-    if "--direct_num_workers" not in _names(beam_args):
-        direct.direct_num_workers = num_threads(workers, remote=False)
+    if workers is not None:
+        raise UsageError(f"--workers is for the local engine. {workers_flag(runner)} instead.")
+    options.view_as(DebugOptions).add_experiment(_NO_PACKAGE_LIST)
     return runner, options
 
 
 def is_local(runner: PipelineRunner) -> bool:
-    """Whether it is the local engine."""
+    """Whether a runner is Beam's local engine."""
     return isinstance(runner, FnApiRunner)
-
-
-def uses_work_queue(runner: PipelineRunner, options: PipelineOptions) -> bool:
-    """Whether all workers are on this machine and run each bundle exactly once."""
-    return is_local(runner) and not options.view_as(DirectOptions).direct_runner_bundle_repeat
-
-
-def choose_mode(
-    options: PipelineOptions,
-    beam_args: Sequence[str],
-    *,
-    runs_python: bool,
-    corpus_bytes: int,
-    remote: bool,
-) -> None:
-    """Chooses threads or processes for Beam's local engine, unless the user does.
-
-    Args:
-        options: From `choose_runner`; changed in place.
-        beam_args: The user's flags for Beam.
-        runs_python: Whether the kernels hold the lock.
-        corpus_bytes: Size of the corpus.
-        remote: Whether workers wait for an object store, and the user did not say how many.
-    """
-    direct = options.view_as(DirectOptions)
-    if "--direct_running_mode" in _names(beam_args):
-        return
-    threads = not runs_python or corpus_bytes < _WORTH_PROCESSES
-    if remote and threads and "--direct_num_workers" not in _names(beam_args):
-        direct.direct_num_workers *= THREADS_PER_CORE
-    if direct.direct_num_workers <= 1:
-        direct.direct_running_mode = "in_memory"
-    else:
-        direct.direct_running_mode = "multi_threading" if threads else "multi_processing"
 
 
 def _create(name: str) -> PipelineRunner:
@@ -119,16 +79,12 @@ def _create(name: str) -> PipelineRunner:
 
 
 def _bare(flag: str) -> str:
-    """The name of an option: "retries" for "--retries=3"."""
+    """Returns the name of an option: "retries" for "--retries=3"."""
     return flag.lstrip("-").partition("=")[0]
 
 
-def _names(beam_args: Sequence[str]) -> list[str]:
-    return [argument.partition("=")[0] for argument in beam_args]
-
-
 def _unknown_to_beam(beam_args: Sequence[str]) -> list[str]:
-    """Flags that Beam would drop with no more than a log line, such as a mistyped one."""
+    """Finds flags that Beam would drop with no more than a log line, such as a mistyped one."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for kind in PipelineOptions.__subclasses__():
         kind._add_argparse_args(parser)

@@ -16,10 +16,9 @@ import threading
 import traceback
 from multiprocessing.connection import Connection
 
-from beam_jobs.engine.counts import count_nothing
 from beam_jobs.engine.processes import KEEP, READY, Failure, Request
 from beam_jobs.memory import release_memory
-from beam_jobs.pipeline import Work
+from beam_jobs.pipeline import Work, count_nothing
 from beam_jobs.record_types import RECORD_TYPES
 from shard_format import ShardmillError
 

@@ -1,8 +1,8 @@
 """Every option of a preprocessing job, declared once.
 
 `values` has the forms in which options are written, `base` the options of every job, `image` and
-`text` those of one record type. The flags of `shardmill preprocess` and `python -m beam_jobs`, the
-checks, and docs/options.md are derived from these declarations (`foundation/options.py`).
+`text` those of one record type. The flags of `shardmill preprocess`, the checks, and
+docs/options.md are derived from these declarations (`foundation/options.py`).
 """
 
 from beam_jobs.options.base import PreprocessOptions

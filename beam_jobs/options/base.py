@@ -57,7 +57,7 @@ class PreprocessOptions:
         kept_out: Lists of records to keep out, `removed.txt` of the set that is built again.
     """
 
-    # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
+    # The job of `shardmill preprocess`, and its help.
     COMMAND: ClassVar[str]
     ABOUT: ClassVar[str]
 

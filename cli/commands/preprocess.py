@@ -148,7 +148,7 @@ def build_set(
         as_json: Print one JSON object instead.
         shown: The folder to name at the end, if it is not the output.
     """
-    from beam_jobs.engine.interrupts import END_SECONDS, ends_within
+    from beam_jobs.engine.interrupts import END_SECONDS, exit_on_interrupt
     from beam_jobs.engine.logs import beam_log, runs_here, submits_only
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
@@ -158,7 +158,7 @@ def build_set(
     with (
         native_noise_kept() as stderr,
         Bars(stderr) as bars,
-        ends_within(
+        exit_on_interrupt(
             END_SECONDS if runs_here(beam_args) else None,
             lambda: bars.say_at_the_end("interrupted", RESUMES, INTERRUPTED),
         ),

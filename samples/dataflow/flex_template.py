@@ -11,11 +11,13 @@ import logging
 import sys
 from typing import Any
 
-from beam_jobs.__main__ import JOBS
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.submit import submit
 from shard_format import ShardmillError, UsageError
 from foundation.options import declared
+
+# Options by the name of the job.
+JOBS = {options.COMMAND: options for options in OPTIONS.values()}
 
 # Parameters with another name than their option: Dataflow's own --labels are those of the job.
 RENAMED = {"labels_table": "labels"}

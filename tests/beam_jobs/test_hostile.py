@@ -19,7 +19,6 @@ def job(source, out, **options):
 
 
 def test_bundles_that_run_twice_lose_nothing(make_images, tmp_path, build):
-    """The common queue of units was empty the second time, and the set came out empty."""
     corpus = make_images(20)
     expected = build(corpus, "plain", unit_size="2KiB").manifest
     options = job(corpus, tmp_path / "twice", workers=2, unit_size="2KiB")
@@ -28,7 +27,7 @@ def test_bundles_that_run_twice_lose_nothing(make_images, tmp_path, build):
 
 
 def test_a_runner_that_loses_work_is_found_out(make_images, tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.pipeline.take", lambda *_: iter(()))
+    monkeypatch.setattr("beam_jobs.pipeline.StageUnits.process", lambda *_: iter(()))
     with pytest.raises(InputError, match="lost or repeated work: 0 results for 1 units"):
         preprocess(job(make_images(), tmp_path / "set", workers=1))
     assert not (tmp_path / "set" / naming.MANIFEST).exists()
@@ -227,14 +226,3 @@ def test_the_rate_counts_what_was_done(make_images, build, tmp_path):
     report = build(corpus, "two", staging=str(tmp_path / "staging"))
     assert report.build["units_reused"] == report.build["units"]
     assert report.build["records_per_second"] == 0
-
-
-def test_nothing_kept_is_an_error_for_the_beam_way_too(tmp_path, repository, capsys):
-    from beam_jobs.__main__ import main
-
-    folder = tmp_path / "corpus" / "class"
-    folder.mkdir(parents=True)
-    (folder / "a.jpg").write_bytes(b"not a picture")
-    assert main(["images", str(tmp_path / "corpus"), "--out", str(tmp_path / "set")]) == 3
-    output = capsys.readouterr()
-    assert output.out == "" and "The only record was rejected" in output.err

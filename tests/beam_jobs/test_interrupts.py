@@ -13,10 +13,10 @@ import pytest
 # A main thread that no KeyboardInterrupt ends, as in native code, and a worker process.
 STUBBORN = """
 import subprocess, sys, time
-from beam_jobs.engine.interrupts import ends_within
+from beam_jobs.engine.interrupts import exit_on_interrupt
 
 worker = subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL)
-with ends_within({seconds}, lambda: print("interrupted", flush=True)):
+with exit_on_interrupt({seconds}, lambda: print("interrupted", flush=True)):
     while True:
         try:
             print(worker.pid, flush=True)

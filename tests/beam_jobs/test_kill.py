@@ -24,8 +24,8 @@ from foundation.storage import Url
 from shard_format import load_manifest, naming, verify
 from tests.fixtures.killed_commands import all_parts, finished_parts
 
-COMMAND = [sys.executable, "-m", "beam_jobs"]
-COMMON = ["--num-shards", "6", "--workers", "2"]
+COMMAND = [sys.executable, "-m", "cli.main", "preprocess"]
+COMMON = ["--num-shards", "6", "--workers", "2", "--json"]
 IMAGES = ["--unit-size", "100KiB", "--resize", "shorter:200"]
 # Everything that planning and sharding can do, by workers that are processes.
 DOCUMENTS = [

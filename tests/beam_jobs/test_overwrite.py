@@ -215,8 +215,9 @@ def job(tmp_path_factory, samples, repository):
     def start(out: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "beam_jobs", "images", str(folder / "corpus")),
-                *("--out", str(out), "--overwrite", "--resize", SIZES[1], *options),
+                *(sys.executable, "-m", "cli.main", "preprocess", "images"),
+                *(str(folder / "corpus"), "--json", "--out", str(out), "--overwrite"),
+                *("--resize", SIZES[1], *options),
             ],
             stdout=subprocess.PIPE,
             start_new_session=True,

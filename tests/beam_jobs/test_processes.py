@@ -13,7 +13,7 @@ import pytest
 
 from beam_jobs import ImageOptions, preprocess
 from beam_jobs.engine import processes
-from beam_jobs.engine.processes import LOST_WORKER, worker_processes, worth_processes
+from beam_jobs.engine.processes import LOST_WORKER, should_use_processes, worker_processes
 from shard_format import InputError, UsageError, verify
 
 SMALL_UNITS = {"unit_size": "2KiB", "num_shards": 4, "workers": 2}
@@ -107,7 +107,7 @@ class Sleeps:
 
 
 def test_another_error_keeps_its_traceback():
-    with worker_processes("image", 2) as crew, _ready(crew) as worker:
+    with worker_processes("image", 2) as started, _ready(started) as worker:
         with pytest.raises(RuntimeError, match=r"(?s)A worker process failed: .*TypeError"):
             worker.do(Sleeps(), "long")
         assert worker.do(Sleeps(), 0) == worker.do(Sleeps(), 0)  # it works after an error
@@ -118,7 +118,7 @@ def test_workers_end_with_their_launcher():
         "import sys, time\n"
         "from tests.beam_jobs.test_processes import Sleeps, _ready\n"
         "from beam_jobs.engine.processes import worker_processes\n"
-        "with worker_processes('image', 2) as crew, _ready(crew) as worker:\n"
+        "with worker_processes('image', 2) as started, _ready(started) as worker:\n"
         "    print(*worker.do(Sleeps(), 0), flush=True)\n"
         "    worker.do(Sleeps(), 600)\n"
     )
@@ -132,18 +132,18 @@ def test_workers_end_with_their_launcher():
     assert psutil.wait_procs(family, timeout=30)[1] == []
 
 
-def _ready(crew):
-    while not any(connection.poll() for connection in crew._loading):
+def _ready(started):
+    while not any(connection.poll() for connection in started._loading):
         time.sleep(0.005)
-    return crew.one()
+    return started.one()
 
 
 @pytest.mark.parametrize(
     ("runs_python", "mebibytes", "expected"),
     [(False, 100, False), (True, 10, False), (True, 20, True), (False, 1000, True)],
 )
-def test_larger_corpora_are_worth_processes(runs_python, mebibytes, expected):
-    assert worth_processes(runs_python, mebibytes << 20) == expected
+def test_larger_corpora_are_should_use_processes(runs_python, mebibytes, expected):
+    assert should_use_processes(runs_python, mebibytes << 20) == expected
 
 
 def test_beam_has_flags_of_its_own(make_images, tmp_path):

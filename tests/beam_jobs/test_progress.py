@@ -8,8 +8,8 @@ import types
 import pytest
 
 from beam_jobs import progress
-from beam_jobs.engine import silence
-from beam_jobs.engine.silence import Silence
+from beam_jobs.engine import beam_job
+from beam_jobs.engine.beam_job import WorkerWatchdog
 from beam_jobs.progress import Follower, at_work, report
 from foundation import storage
 
@@ -78,20 +78,20 @@ def _wait_for(condition):
 @pytest.mark.parametrize("job_server", [True, False])
 def test_silence_is_noted_once_and_ends_a_job_of_a_job_server(job_server):
     follower, notes = types.SimpleNamespace(seconds_silent=0.0, has_heard=False), []
-    watch = Silence(follower, waits_without_limit=job_server, on_note=notes.append)
+    watch = WorkerWatchdog(follower, waits_without_limit=job_server, on_note=notes.append)
 
     def at(seconds):
         follower.seconds_silent = seconds
-        return watch.is_too_long()
+        return watch.must_end()
 
-    assert not at(silence._NOTE_SECONDS - 1) and not notes
-    assert not at(silence._NOTE_SECONDS) and not at(silence._END_SECONDS)  # waits in a queue
+    assert not at(beam_job._NOTE_SECONDS - 1) and not notes
+    assert not at(beam_job._NOTE_SECONDS) and not at(beam_job._END_SECONDS)  # waits in a queue
     (note,) = notes
     assert note.startswith("No worker has started for 2 minutes. ")
     follower.has_heard = True
     assert not at(1.0) and not at(180.0) and not at(190.0)
     assert len(notes) == 2 and notes[1].startswith("No worker has reported for 3 minutes. ")
-    assert at(silence._END_SECONDS) == job_server
+    assert at(beam_job._END_SECONDS) == job_server
     if job_server:
         assert "No worker has reported for 5 minutes, so the job was cancelled" in str(watch.error)
         assert "run the same command again" in str(watch.error)

@@ -7,7 +7,7 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_jobs.engine.clusters import describe, failure
-from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
+from beam_jobs.engine.runners import choose_runner
 from shard_format import InputError, UsageError
 
 
@@ -17,38 +17,10 @@ def workers(*beam_args, asked=None):
     return options.view_as(DirectOptions).direct_num_workers
 
 
-def test_a_quota_of_a_container_counts(monkeypatch):
-    monkeypatch.setattr("beam_jobs.engine.local.usable_cores", lambda: 1.5)
-    assert workers() == 2
+def test_a_direct_runner_is_pinned_and_gets_the_workers_that_are_asked_for():
+    assert workers() == workers("--runner=DirectRunner") == 1
     assert workers(asked=5) == 5
     assert workers("--runner=DirectRunner", "--direct_num_workers=3", asked=5) == 3
-
-
-@pytest.mark.parametrize(
-    ("beam_args", "runs_python", "corpus_bytes", "remote", "expected"),
-    [
-        (["--direct_num_workers=1"], True, 1 << 30, False, ("in_memory", 1)),
-        (["--direct_num_workers=2"], False, 1 << 30, True, ("multi_threading", 2)),
-        (["--direct_num_workers=2"], True, 1 << 20, False, ("multi_threading", 2)),
-        (["--direct_num_workers=2"], True, 1 << 30, False, ("multi_processing", 2)),
-        (["--direct_running_mode=in_memory"], True, 1 << 30, True, ("in_memory", 4)),
-        ([], False, 1 << 30, False, ("multi_threading", 4)),
-        ([], False, 1 << 30, True, ("multi_threading", 8)),
-        ([], True, 1 << 30, True, ("multi_processing", 4)),
-    ],
-)
-def test_threads_or_processes(beam_args, runs_python, corpus_bytes, remote, expected):
-    _, options = choose_runner(beam_args, 4)
-    choose_mode(
-        options, beam_args, runs_python=runs_python, corpus_bytes=corpus_bytes, remote=remote
-    )
-    direct = options.view_as(DirectOptions)
-    assert (direct.direct_running_mode, direct.direct_num_workers) == expected
-
-
-def test_the_work_queue_needs_bundles_that_run_once():
-    assert uses_work_queue(*choose_runner([], None))
-    assert not uses_work_queue(*choose_runner(["--direct_runner_bundle_repeat=1"], None))
 
 
 @pytest.mark.parametrize(

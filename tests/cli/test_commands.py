@@ -263,32 +263,20 @@ def test_mistakes_have_one_clear_message(shardmill, shard_set, tmp_path, argumen
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def run_module(repository, *arguments):
-    """`python -m beam_jobs images ARGUMENTS`."""
-    return subprocess.run(
-        [sys.executable, "-m", "beam_jobs", "images", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=repository,
-        timeout=120,
-    )
-
-
-def test_the_beam_way_gives_the_same_set(repository, samples, tmp_path, shard_set):
-    beam = ("--runner=DirectRunner", "--direct_num_workers=3")
+def test_the_beam_way_gives_the_same_set(shardmill, samples, tmp_path, shard_set):
     job = (samples, "--out", tmp_path / "set", "--resize", "shorter:64", "--num-shards", "3")
-    done = run_module(repository, *job, *beam)
+    beam = ("--runner=DirectRunner", "--direct_num_workers=3")
+    done = shardmill("preprocess", "images", *job, "--json", "--", *beam)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     ours = json.loads((shard_set[0] / "manifest.json").read_text())
     assert summary["root_hash"] == ours["root_hash"]
 
 
-def test_another_runner_is_honoured(repository, samples, tmp_path):
+def test_another_runner_is_honoured(shardmill, samples, tmp_path):
     """A runner that does not exist must not silently become the local one."""
     out = tmp_path / "set"
-    done = run_module(repository, samples, "--out", out, "--runner=NoSuchRunner")
+    done = shardmill("preprocess", "images", samples, "--out", out, "--", "--runner=NoSuchRunner")
     assert done.returncode != 0
     assert "NoSuchRunner" in done.stderr
 

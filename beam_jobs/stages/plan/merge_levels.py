@@ -93,12 +93,12 @@ class Merging(NamedTuple):
     Attributes:
         cost: Of the storage that has the units.
         limits: Of a worker.
-        most: Number of levels that the pipeline has; 0 if it has none.
+        max_levels: Number of levels that the pipeline has; 0 if it has none.
     """
 
     cost: RequestCost
     limits: Limits
-    most: int
+    max_levels: int
 
 
 LIMITS = Limits()
@@ -180,7 +180,7 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
             return merging
         # A level that has nothing to do takes half a second. Staged, a corpus may be larger.
         levels = choose_levels(usual_work(_MOST_GROWTH * corpus_bytes), merging)
-        return merging._replace(most=max(1, len(levels)))
+        return merging._replace(max_levels=max(1, len(levels)))
     return Merging(LOCAL, LIMITS, MAX_LEVELS if (corpus_bytes or 0) >= _LOCAL_BYTES else 0)
 
 
@@ -202,7 +202,7 @@ def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
     if not work.shards:
         return ()
     candidates: list[tuple[Level, ...]] = [()]
-    for count in range(1, merging.most + 1):
+    for count in range(1, merging.max_levels + 1):
         for shard_inputs in range(1, limits.shard_inputs + 1):
             levels = _levels(work, count, shard_inputs, limits)
             if levels is not None:

@@ -201,7 +201,7 @@ def plan_shards(
     )
     write_marker(workspace, workspace.plan / "plan.json", plan._asdict())
     workspace.share_plan_file(SPLITS_FILE)
-    work = merge_work(sidecars, splits, sum(num_shards.values())) if merging.most else None
+    work = merge_work(sidecars, splits, sum(num_shards.values())) if merging.max_levels else None
     levels = choose_levels(work, merging) if work else ()
     records = sum(split.keys.records for split in splits)
     if levels:

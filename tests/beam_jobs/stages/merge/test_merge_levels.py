@@ -104,21 +104,21 @@ def test_what_is_chosen_costs_least(work):
     free = OBJECTS._replace(cost=OBJECT_STORE._replace(budget=math.inf))
     chosen = choose_levels(work, free)
     for fewer in range(len(chosen)):
-        other = choose_levels(work, free._replace(most=fewer))
+        other = choose_levels(work, free._replace(max_levels=fewer))
         assert dollars(work, chosen, free) <= dollars(work, other, free)
 
 
 def test_local_builds_of_usual_sizes_have_no_level():
-    assert merging_at(Path("units"), None).most == 0
-    assert merging_at(Path("units"), 200 << 30).most == 0
+    assert merging_at(Path("units"), None).max_levels == 0
+    assert merging_at(Path("units"), 200 << 30).max_levels == 0
     large = merging_at(Path("units"), 1 << 40)
-    assert large.cost == LOCAL and large.most == MAX_LEVELS
+    assert large.cost == LOCAL and large.max_levels == MAX_LEVELS
 
 
 def test_a_pipeline_has_the_levels_that_its_corpus_may_need():
     bucket = Url("gs://bucket/units")
     assert merging_at(bucket, None) == OBJECTS
-    assert [merging_at(bucket, 10**n).most for n in (3, 9, 11, 12, 14)] == [1, 1, 2, 3, 4]
+    assert [merging_at(bucket, 10**n).max_levels for n in (3, 9, 11, 12, 14)] == [1, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
