@@ -36,6 +36,8 @@ CLUSTER_SCHEMA = pa.schema(
     ]
 )
 
+CLUSTER_ORDER = ("kept_id", "record_id")
+
 
 class Clusters(NamedTuple):
     """Every cluster of two records and more.
@@ -120,7 +122,7 @@ def find_clusters(
         }
     ).cast(CLUSTER_SCHEMA)
     return Clusters(
-        members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
+        members=table.sort_by([(name, "ascending") for name in CLUSTER_ORDER]),
         num_dropped=int(dropped.sum()),
         conflicts=len(np.unique(roots[conflict])),
         lost_to_conflict=int(lost.sum()),
@@ -143,7 +145,7 @@ def join_clusters(before: Clusters, after: Clusters) -> Clusters:
         old = old.set_column(old.column_names.index(name), CLUSTER_SCHEMA.field(name), column)
     members = pa.concat_tables([old, after.members])
     return Clusters(
-        members=members.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
+        members=members.sort_by([(name, "ascending") for name in CLUSTER_ORDER]),
         num_dropped=len(np.union1d(before.dropped, after.dropped)),
         conflicts=before.conflicts + after.conflicts,
         lost_to_conflict=before.lost_to_conflict + after.lost_to_conflict,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, fixed_bytes, int64, ranges, uint64
-from beam_jobs.dedup.clusters import CLUSTER_SCHEMA, Clusters, NearPairs
+from beam_jobs.dedup.clusters import CLUSTER_ORDER, CLUSTER_SCHEMA, Clusters, NearPairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
@@ -106,7 +106,7 @@ def _matches(new: npt.NDArray[np.uint64], old: npt.NDArray[np.uint64]) -> IntArr
     return np.stack([order[places], rows[which]], axis=1)
 
 
-def relate(
+def match_existing(
     sidecars: Sidecars,
     stored: StoredRecords,
     clusters: Clusters,
@@ -143,9 +143,11 @@ def relate(
     roots = components(len(new) + len(old.ids), pairs)
     touched = np.isin(roots[: len(new)], roots[len(new) :])
     records = new[touched]
-    chosen, torn = old.of_roots(roots[: len(new)][touched], roots[len(new) :])
+    chosen, split_conflicts = old.of_roots(roots[: len(new)][touched], roots[len(new) :])
     # What connects old records of different splits can be in neither.
-    rows = _rows(sidecars, records, old, chosen, exact, near, dropped=torn | (not keep_all))
+    rows = _rows(
+        sidecars, records, old, chosen, exact, near, dropped=split_conflicts | (not keep_all)
+    )
     untouched = pa.array(~np.isin(member_ids, records))
     first = pc.equal(members["record_id"], members["kept_id"])
     lost = pc.and_(pc.and_(first, members["conflict"]), members["dropped"])
@@ -155,7 +157,7 @@ def relate(
     table = pa.concat_tables([table, rows.cast(table.schema)])
     return Related(
         clusters=Clusters(
-            members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
+            members=table.sort_by([(name, "ascending") for name in CLUSTER_ORDER]),
             num_dropped=int(pc.sum(table["dropped"]).as_py() or 0),
             conflicts=_count(remaining.filter(remaining["conflict"])["kept_id"])
             + _count(new_conflicts),
@@ -229,8 +231,8 @@ class _Representatives:
             if split is not None:
                 splits.setdefault(root, set()).add(split)
         chosen = np.array([best[root] for root in roots.tolist()], np.int64)
-        torn = np.array([len(splits.get(root, ())) > 1 for root in roots.tolist()], bool)
-        return chosen, torn
+        split_conflicts = np.array([len(splits.get(root, ())) > 1 for root in roots.tolist()], bool)
+        return chosen, split_conflicts
 
 
 def _rows(

@@ -60,6 +60,8 @@ from shard_format import (
 )
 
 _BATCH_RECORDS = 4096
+# The record id breaks the tie of two equal keys, so the order never depends on the unit.
+_SHUFFLE_ORDER = ("key", "record_id")
 _READINGS = 3  # of a unit whose files change meanwhile
 _RELEASE_BYTES = 64 << 20  # 64 MiB: a unit of so few stored bytes may have gigabytes of records
 
@@ -181,7 +183,7 @@ def _with_checks(
 
 
 def check_readable(summaries: Sequence[UnitSummary]) -> None:
-    """Returns if every unit was staged.
+    """Checks that every unit was staged.
 
     Raises:
         InputError: Files could not be read because of I/O errors.
@@ -197,7 +199,7 @@ def check_readable(summaries: Sequence[UnitSummary]) -> None:
 
 
 def _unreadable(unit: Unit, items: Iterable[SourceItem], error: UnreadableError) -> UnitSummary:
-    """What to say of a unit that is not staged because of an I/O error."""
+    """Summary of a unit that is not staged because of an I/O error."""
     paths = {item.path for item in items if not item.reason and not item.replacement}
     files = sum(not is_readable(path) for path in paths)
     return UnitSummary(
@@ -237,7 +239,7 @@ class UnitAtWork:
         self._waiting_bytes = 0
         self._unreleased_bytes = 0  # of records since memory was released
         self._frames = Spool(workspace.scratch_file())
-        self._rows = RowSorter(workspace.scratch_file(), self._schema)
+        self._rows = RowSorter(workspace.scratch_file(), self._schema, _SHUFFLE_ORDER)
 
     @property
     def kept(self) -> int:

@@ -21,7 +21,7 @@ _ROWS = st.lists(st.tuples(_KEYS, st.text(max_size=4)), max_size=60, unique=True
 
 @contextlib.contextmanager
 def _sorter(path, rows, batch):
-    with contextlib.closing(RowSorter(path, _SCHEMA)) as sorter:
+    with contextlib.closing(RowSorter(path, _SCHEMA, ("key", "record_id"))) as sorter:
         for start in range(0, len(rows), batch):
             keys, ids = zip(*rows[start : start + batch], strict=True)
             labels = [f"of {one}" if one else None for one in ids]
@@ -30,12 +30,12 @@ def _sorter(path, rows, batch):
 
 
 @given(_ROWS, st.integers(1, 9), st.integers(1, 900), st.integers(1, 20), st.integers(1, 6))
-def test_rows_come_back_in_order(tmp_path_factory, rows, batch, held, joined, bits):
+def test_rows_come_back_in_order(tmp_path_factory, rows, batch, held, joined, batches):
     path = tmp_path_factory.getbasetemp() / uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_sorter, "_HELD_BYTES", held)
         patch.setattr(row_sorter, "_JOINED_ROWS", joined)
-        patch.setattr(row_sorter, "_RANGE_BITS", bits)
+        patch.setattr(row_sorter, "_RUN_BATCHES", batches)
         with _sorter(path, rows, batch) as sorter:
             assert sorter.count == len(rows)
             parts = list(sorter.in_order())

@@ -8,21 +8,20 @@ units; build.json has its checksum.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
+from beam_jobs.columns import int64
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import SPLITS_FILE
+from beam_jobs.staging.row_sorter import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_batches
@@ -32,8 +31,6 @@ from shard_format.removed_records import RemovedRecords
 
 _BATCH_ROWS = 1 << 16
 _KEPT = pa.schema([CLUSTER_SCHEMA.field("record"), CLUSTER_SCHEMA.field("kept_id")])
-_RANGE_ROWS = 1 << 13  # duplicates whose kept ids are in memory, as long as there are few
-_MOST_RANGES = 256  # each with an open file for a moment
 
 
 def write_fingerprints(
@@ -62,7 +59,7 @@ def write_fingerprints(
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
     storage.make_folder(place.parent)
     with (
-        _kept_ids(workspace, sidecars.records) as kept_of,
+        _kept_ids(workspace) as kept_ids,
         workspace.write_arrow(place, durable=True) as sink,
         pa.ipc.new_file(sink, pa.schema(fields)) as writer,
         workspace.local_copy(workspace.plan / SPLITS_FILE) as path,
@@ -71,10 +68,9 @@ def write_fingerprints(
         for unit, table in sidecars.without_progress():
             begin = int(sidecars.begins[unit])
             split = splits[begin : begin + len(table)].astype(np.int64)
-            records = np.arange(begin, begin + len(table))
             columns = {name: table[name] for name in table.column_names}
             columns["split"] = _taken(pa.array(names, pa.string()), split)
-            columns["kept_id"] = kept_of(records)
+            columns["kept_id"] = kept_ids.take(begin, begin + len(table))
             rows = pa.table({field.name: columns[field.name] for field in fields})
             if removed.ids:
                 ids = rows["record_id"].to_pylist()
@@ -96,69 +92,41 @@ def _taken(values: pa.Array, at: npt.NDArray[np.int64]) -> pa.Array:
 
 
 class _KeptIds:
-    """From numbers of records to the id of the record that is kept in place of each.
-
-    They are asked for in order, so duplicates wait on disk in ranges of records, one of which is in
-    memory.
+    """Gives the id of the record that is kept in place of each duplicate, in the order of records.
 
     Args:
-        paths: Of each range, "record" and "kept_id".
-        ends: [ranges] int64, the record behind each.
+        rows: Tables with "record" and "kept_id" of all duplicates, in order.
     """
 
-    def __init__(self, paths: Sequence[Path], ends: IntArray) -> None:
-        self._paths = paths
-        self._ends = ends
-        self._number = -1
-        self._records = np.zeros(0, np.int64)
-        self._ids = pa.array([], pa.string())
+    def __init__(self, rows: Iterator[pa.Table]) -> None:
+        self._rows = rows
+        self._next = _KEPT.empty_table()
 
-    def __call__(self, records: IntArray) -> pa.Array:
-        """[n] string of ascending records; null for those in no cluster, or kept."""
-        numbers = np.searchsorted(self._ends, records, side="right")
-        starts = np.flatnonzero(run_starts(numbers))
-        parts = zip(numbers[starts].tolist(), np.split(records, starts[1:]), strict=True)
-        return pa.concat_arrays([self._in_range(number, part) for number, part in parts])
-
-    def _in_range(self, number: int, records: IntArray) -> pa.Array:
-        if number != self._number:
-            self._load(number)
-        if not len(self._records):
-            return pa.nulls(len(records), pa.string())
-        at = np.minimum(np.searchsorted(self._records, records), len(self._records) - 1)
-        return _taken(self._ids, np.where(self._records[at] == records, at, -1))
-
-    def _load(self, number: int) -> None:
-        with pa.OSFile(str(self._paths[number])) as file:
-            rows = pa.ipc.open_stream(file).read_all()
-        order = np.argsort(int64(rows["record"]))
-        self._number = number
-        self._records = int64(rows["record"])[order]
-        self._ids = rows["kept_id"].take(pa.array(order)).combine_chunks()
+    def take(self, begin: int, end: int) -> pa.Array:
+        """[end - begin] string of the next records; null for those in no cluster, or kept."""
+        parts = []
+        while True:
+            inside = int(np.searchsorted(int64(self._next["record"]), end))
+            parts.append(self._next.slice(0, inside))
+            self._next = self._next.slice(inside)
+            following = None if len(self._next) else next(self._rows, None)
+            if following is None:
+                break
+            self._next = following
+        found = pa.concat_tables(parts)
+        at = np.full(end - begin, -1, np.int64)
+        at[int64(found["record"]) - begin] = np.arange(len(found))
+        return _taken(found["kept_id"].combine_chunks(), at)
 
 
 @contextlib.contextmanager
-def _kept_ids(workspace: Workspace, records: int) -> Iterator[_KeptIds]:
-    """Within this context, the kept ids of all duplicates among so many records."""
-    number = min(_MOST_RANGES, 1 + sum(map(len, _dropped(workspace))) // _RANGE_ROWS)
-    ends = records * np.arange(1, number + 1, dtype=np.int64) // number
-    folder = workspace.scratch_file()
-    folder.mkdir(parents=True)
-    paths = [folder / str(each) for each in range(number)]
-    try:
-        with contextlib.ExitStack() as stack:
-            sinks = [stack.enter_context(pa.OSFile(str(path), "wb")) for path in paths]
-            writers = [stack.enter_context(pa.ipc.new_stream(sink, _KEPT)) for sink in sinks]
-            for rows in _dropped(workspace):
-                ranges = np.searchsorted(ends, int64(rows["record"]), side="right")
-                rows = rows.take(pa.array(np.argsort(ranges, kind="stable")))
-                bounds = bounds_of(np.bincount(ranges, minlength=number))
-                for each in np.unique(ranges).tolist():
-                    part = rows.slice(bounds[each], bounds[each + 1] - bounds[each])
-                    writers[each].write_table(part)
-        yield _KeptIds(paths, ends)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _kept_ids(workspace: Workspace) -> Iterator[_KeptIds]:
+    """Within this context, the kept ids of all duplicates, which wait on disk if they are many."""
+    sorter = RowSorter(workspace.scratch_file(), _KEPT, ["record"])
+    with contextlib.closing(sorter):
+        for rows in _dropped(workspace):
+            sorter.append(rows)
+        yield _KeptIds(sorter.in_order())
 
 
 def _dropped(workspace: Workspace) -> Iterator[pa.Table]:

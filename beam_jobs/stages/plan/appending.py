@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters
-from beam_jobs.dedup.earlier import Related, exact_links, relate
+from beam_jobs.dedup.earlier import Related, exact_links, match_existing
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
@@ -86,7 +86,7 @@ class Earlier(NamedTuple):
         names = assignment.names
         codes = [_FREE if one is None else _number(names, one) for one in self.related.splits]
         claimed[self.related.records] = codes
-        torn = self._claim_groups(claimed, names, sidecars)
+        split_conflicts = self._claim_groups(claimed, names, sidecars)
         keep_all = self.options.duplicates == "keep"
         identity = Identity(sidecars, self.related.clusters if keep_all else None)
         same = np.concatenate(
@@ -100,25 +100,25 @@ class Earlier(NamedTuple):
         np.minimum.at(low, component[claims], claimed[claims])
         np.maximum.at(high, component[claims], claimed[claims])
         bound = inside & (high[component] != _FREE)
-        torn |= bound & (low != high)[component]
+        split_conflicts |= bound & (low != high)[component]
         assignment.split_of[bound] = low[component][bound]
-        torn &= inside
-        assignment.split_of[torn] = LEFT_OUT
-        return int(torn.sum())
+        split_conflicts &= inside
+        assignment.split_of[split_conflicts] = LEFT_OUT
+        return int(split_conflicts.sum())
 
     def _claim_groups(
         self, claimed: IntArray, names: list[str], sidecars: Sidecars
     ) -> npt.NDArray[np.bool_]:
         """Fills in the splits of groups; records whose group and cluster are in different ones."""
-        torn = np.zeros(sidecars.records, bool)
+        split_conflicts = np.zeros(sidecars.records, bool)
         if not self.options.has_groups:
-            return torn
+            return split_conflicts
         table = self.stored.group_splits()
         splits = table["split"].combine_chunks().dictionary_encode()
         numbers = np.array([_number(names, one) for one in splits.dictionary.to_pylist()], np.int64)
         groups, first = np.unique(uint64(table["group"]), return_index=True)
         if not len(groups):
-            return torn
+            return split_conflicts
         code_of = numbers[splits.indices.to_numpy()[first]]
         for unit, own in sidecars.without_progress():
             valid = np.flatnonzero(pc.is_valid(own["group"]).to_numpy())
@@ -127,9 +127,9 @@ class Earlier(NamedTuple):
             found = groups[at] == wanted
             records = valid[found] + int(sidecars.begins[unit])
             before = claimed[records]
-            torn[records] = (before != _FREE) & (before != code_of[at[found]])
+            split_conflicts[records] = (before != _FREE) & (before != code_of[at[found]])
             claimed[records] = code_of[at[found]]
-        return torn
+        return split_conflicts
 
 
 _FREE = -2
@@ -185,7 +185,7 @@ def find_earlier(sidecars: Sidecars, clusters: Clusters, context: JobContext) ->
         left[exact[:, 0]] = False
         near = record_type.near_earlier_ones(sidecars, np.flatnonzero(left), stored)
     keep_all = options.duplicates == "keep"
-    related = relate(sidecars, stored, clusters, exact, near, keep_all=keep_all)
+    related = match_existing(sidecars, stored, clusters, exact, near, keep_all=keep_all)
     return Earlier(stored, related, options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.cluster_runs import ClusterRuns
-from beam_jobs.dedup.clusters import CLUSTER_SCHEMA, NO_NEAR_PAIRS, Clusters, find_clusters
+from beam_jobs.dedup.clusters import (
+    CLUSTER_ORDER,
+    CLUSTER_SCHEMA,
+    NO_NEAR_PAIRS,
+    Clusters,
+    find_clusters,
+)
 from beam_jobs.dedup.exact import (
     NO_PAIRS,
     exact_pairs,
@@ -22,6 +28,7 @@ from beam_jobs.dedup.exact import (
 from beam_jobs.dedup.union_find import components
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.staging.row_sorter import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 
@@ -48,11 +55,8 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
     number = num_partitions(sidecars, rows)
     if options.dedup == "exact" and number > 1:
-        parts = exact_pairs_by_partition(sidecars, confirm, number)
-        with ClusterRuns(workspace.scratch_file(), number, rows) as runs:
-            for pairs in parts:
-                runs.add(join(pairs, NO_NEAR_PAIRS))
-            return _sorted_clusters(runs, workspace)
+        pairs = exact_pairs_by_partition(sidecars, confirm, number)
+        return _sorted_clusters((join(part, NO_NEAR_PAIRS) for part in pairs), workspace)
     exact, near = NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup != "off":
         exact = exact_pairs(sidecars, confirm, rows)
@@ -77,15 +81,17 @@ def write_clusters(workspace: Workspace, schema: pa.Schema, tables: Iterable[pa.
             writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
 
-def _sorted_clusters(runs: ClusterRuns, workspace: Workspace) -> Clusters:
-    """Clusters whose rows are in a file."""
-    write_clusters(workspace, CLUSTER_SCHEMA, runs.in_order())
-    return Clusters(
-        members=read_table(workspace.clusters),
-        num_dropped=runs.dropped,
-        conflicts=runs.conflicts,
-        lost_to_conflict=runs.lost_to_conflict,
-    )
+def _sorted_clusters(parts: Iterable[Clusters], workspace: Workspace) -> Clusters:
+    """Sorts clusters of any number in a file; no part has a record in common with another."""
+    dropped = conflicts = lost = 0
+    with closing(RowSorter(workspace.scratch_file(), CLUSTER_SCHEMA, CLUSTER_ORDER)) as rows:
+        for part in parts:
+            dropped += part.num_dropped
+            conflicts += part.conflicts
+            lost += part.lost_to_conflict
+            rows.append(part.members)
+        write_clusters(workspace, CLUSTER_SCHEMA, rows.in_order())
+    return Clusters(read_table(workspace.clusters), dropped, conflicts, lost)
 
 
 def _confirm(

@@ -100,11 +100,11 @@ def _check_groups(groups: list[UInt64Array], given: list[IntArray], names: Seque
     group, split = np.concatenate(groups), np.concatenate(given)
     order = np.lexsort((split, group))
     group, split = group[order], split[order]
-    torn = np.flatnonzero((group[1:] == group[:-1]) & (split[1:] != split[:-1]))
-    if len(torn):
-        one, other = (names[split[torn[0] + after]] for after in (0, 1))
+    conflicts = np.flatnonzero((group[1:] == group[:-1]) & (split[1:] != split[:-1]))
+    if len(conflicts):
+        one, other = (names[split[conflicts[0] + after]] for after in (0, 1))
         raise InputError(
-            f"{len(np.unique(group[torn]))} groups of --group-by are in two splits, the first of "
+            f"{len(np.unique(group[conflicts]))} groups of --group-by are in two splits, the first of "
             f"them in {one} and {other}. Correct the split column or folders, or leave --group-by "
             "out."
         )
@@ -120,12 +120,12 @@ def check_clusters(assignment: Assignment, clusters: Clusters) -> None:
     split = assignment.split_of[int64(members["record"])]
     ids = members["kept_id"]
     same = pc.equal(ids.slice(1), ids.slice(0, max(0, len(ids) - 1))).to_numpy()
-    torn = np.flatnonzero(same & (split[1:] != split[:-1]))
-    if len(torn):
-        count = pc.count_distinct(ids.take(pa.array(torn))).as_py()
+    conflicts = np.flatnonzero(same & (split[1:] != split[:-1]))
+    if len(conflicts):
+        count = pc.count_distinct(ids.take(pa.array(conflicts))).as_py()
         first = [
             f"{members['record_id'][at].as_py()!r} in {assignment.names[split[at]]}"
-            for at in (int(torn[0]), int(torn[0]) + 1)
+            for at in (int(conflicts[0]), int(conflicts[0]) + 1)
         ]
         raise InputError(
             f"{count} clusters of duplicates are in two splits, the first of them with "

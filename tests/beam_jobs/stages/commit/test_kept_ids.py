@@ -9,6 +9,7 @@ import pytest
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.stages.commit import fingerprints
 from beam_jobs.stages.plan.find_duplicates import write_clusters
+from beam_jobs.staging import row_sorter
 from beam_jobs.workspace import Workspace
 
 
@@ -36,8 +37,8 @@ def members(kept_of, seed):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("range_rows", [1, 7, 1000])
 def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, seed, range_rows):
-    monkeypatch.setattr(fingerprints, "_RANGE_ROWS", range_rows)
-    monkeypatch.setattr(fingerprints, "_MOST_RANGES", 40)
+    monkeypatch.setattr(row_sorter, "_JOINED_ROWS", range_rows)
+    monkeypatch.setattr(row_sorter, "_HELD_BYTES", 20 * range_rows)
     generator = np.random.default_rng(seed)
     records = int(generator.integers(1, 300))
     kept = generator.integers(0, records, records)
@@ -51,9 +52,8 @@ def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, se
     expected = [f"id-{kept_of[one]}" if one in kept_of else None for one in range(records)]
     cuts = np.unique([0, *generator.integers(0, records, 5), records]).tolist()
     found = []
-    with fingerprints._kept_ids(workspace, records) as kept_ids:
+    with fingerprints._kept_ids(workspace) as kept_ids:
         for begin, end in itertools.pairwise(cuts):  # as units cut them
-            found += kept_ids(np.arange(begin, end)).to_pylist()
-        assert len(list(workspace.scratch_file().parent.iterdir())) == 1
+            found += kept_ids.take(begin, end).to_pylist()
     assert found == expected
     assert not list(workspace.scratch_file().parent.iterdir())
