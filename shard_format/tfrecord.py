@@ -160,7 +160,7 @@ def unframe_many(
 
 
 def unframe_columns(
-    data: bytes,
+    data: bytes | bytearray,
     begins: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
     order: npt.NDArray[np.int64],

@@ -44,8 +44,8 @@ from beam_jobs.publishing import publish_set, target_of, write_state
 from beam_jobs.record_ids import missing_error
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
-from beam_jobs.staging.read_items import merge_read_items
 from beam_jobs.staging.reader import Source, read_frames
+from beam_jobs.staging.seen_items import merge_seen_items
 from beam_jobs.workspace import Workspace, read_json, write_json
 from foundation import storage
 from foundation.machine import usable_cores
@@ -243,7 +243,7 @@ def _write_set(
     )
     write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
-    fingerprints |= merge_read_items(base, before, workspace)
+    fingerprints |= merge_seen_items(base, before, workspace)
     own = [receipt_of(manifest.root_hash)] if ids else []
     _write_build(base, before, manifest, fingerprints, own, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:

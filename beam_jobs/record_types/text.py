@@ -13,7 +13,11 @@ from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
 from beam_jobs.dedup.text.near_duplicates import near_duplicates, near_earlier_ones
 from beam_jobs.dedup.text.normalization import fingerprints
-from beam_jobs.dedup.text.remainders import Remainder, Remainders, find_again
+from beam_jobs.dedup.text.reduced_documents import (
+    ReducedDocuments,
+    TextDescriptions,
+    dedup_reduced,
+)
 from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segment_hashes
 from beam_jobs.dedup.text.shingles import shingles
@@ -188,20 +192,20 @@ class TextRecords(RecordType):
             return None
         path = workspace.plan_file("removed-segments.bin")
         removed, emptied = plan_removals(sidecars, assignment, path, partition_rows)
-        job = (sidecars, assignment, removed, self._segments, self._remainder, workspace)
-        remainders = Remainders(*job)
+        job = (sidecars, assignment, removed, self._segments, self._describe, workspace)
+        reduced = ReducedDocuments(*job)
         again = 0
         if self._options.dedup != "off":
-            found = find_again(
-                remainders,
+            repeated = dedup_reduced(
+                reduced.sidecars,
                 assignment,
                 self.near_duplicates if self._near else None,
                 drop_conflicts=self._options.conflicts == "drop",
                 partition_rows=partition_rows,
             )
-            again = found.num_dropped - found.lost_to_conflict
-            clusters = join_clusters(clusters, found)
-        short = remainders.filtered.total()
+            again = repeated.num_dropped - repeated.lost_to_conflict
+            clusters = join_clusters(clusters, repeated)
+        short = reduced.filtered.total()
         notes = [
             f"{len(removed):,} {self._segments} that occur elsewhere were removed; {emptied:,} "
             f"records with no other content count as duplicates, and {again:,} whose rest is that "
@@ -209,13 +213,13 @@ class TextRecords(RecordType):
         ]
         return PlannedChanges(
             duplicates=emptied,
-            filtered=dict(sorted(remainders.filtered.items())),
+            filtered=dict(sorted(reduced.filtered.items())),
             clusters=clusters,
             notes=notes if len(removed) else [],
             recipe_columns=lambda records: {REMOVED_SEGMENTS: removed.of(records)},
         )
 
-    def _remainder(self, text: pa.LargeStringArray) -> Remainder:
+    def _describe(self, text: pa.LargeStringArray) -> TextDescriptions:
         """Describes texts that have lost segments."""
         batch = pa.record_batch({"text": text, "is_html": [False] * len(text)})
         texts = Texts(batch, [None] * len(text))
@@ -224,7 +228,9 @@ class TextRecords(RecordType):
                 applied.step(texts)
         columns = {"fingerprint": fingerprints(text), **self._dedup_features_of(text)}
         columns.pop(SEGMENT_HASHES, None)  # used already
-        return Remainder(columns, {row: rejection.reason for row, rejection in texts.rejects})
+        return TextDescriptions(
+            columns, {row: rejection.reason for row, rejection in texts.rejects}
+        )
 
     @override
     def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:

@@ -24,7 +24,7 @@ from beam_jobs.repair.jobs import BuildJobs, RepairJob
 from beam_jobs.repair.read_items import ids_in, is_whole, record_ids
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
-from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
+from beam_jobs.staging.seen_items import hashes_in, listed_hashes, write_seen_items
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
@@ -320,7 +320,7 @@ class BuildRepair:
         if listed is None or listed[0].build_id != build.get("build_id"):
             self._leave_out_items()
         else:
-            write_read_items(Workspace(self._directory, None), (), listed[1])
+            write_seen_items(Workspace(self._directory, None), (), listed[1])
         self.repaired.append(below(self._folder, naming.READ_ITEMS))
 
     def _keep_items(self, listed: Workspace) -> bool:

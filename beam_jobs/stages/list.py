@@ -33,16 +33,16 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.staging.read_items import (
-    ItemNotes,
+from beam_jobs.staging.removed import excluded_by
+from beam_jobs.staging.seen_items import (
+    ItemHashWriter,
     KnownItems,
     item_hash,
+    item_hash_writer,
     item_identity,
-    item_notes,
     items_of,
     reading_key,
 )
-from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from foundation import storage
@@ -126,9 +126,9 @@ def list_corpus(
     listing = CorpusListing(options, extractor, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
     how = options.reading()
-    unread = _Unread(options, reading_key(how))
-    found = _write_listing(items, unread, workspace, on_progress)
-    if not unread.known:
+    seen = SeenItemFilter(options, reading_key(how))
+    found = _write_listing(items, seen, workspace, on_progress)
+    if not seen.known:
         _check_not_empty(context, found)
     if extractor.groups_members and not options.only_items:  # a set has them otherwise
         members = (item for item in _items_in(workspace.listing) if item.locator.container)
@@ -157,10 +157,10 @@ def list_corpus(
     build.update(excluded)
     summaries = SourceSummaries(options.sources, options.id_prefix)
     with (
-        item_notes(workspace) as notes,
+        item_hash_writer(workspace) as hashes,
         contextlib.closing(storage.open_random(workspace.listing)) as written,
     ):
-        cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, unread, notes)
+        cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, seen, hashes)
         units = [found.located(unit, written)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
     inputs = build_inputs(options, stage_options, summaries)
@@ -170,7 +170,7 @@ def list_corpus(
     workspace.mark("stage")
     return Listing(
         *(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes),
-        *(unread.known, unread.known_bytes, unread.known_to, listing.unselected),
+        *(seen.known, seen.known_bytes, seen.known_to, listing.unselected),
     )
 
 
@@ -266,7 +266,7 @@ class _Written(NamedTuple):
         return unit._replace(listed_at=begin, listed_bytes=size, listed_crc32=crc32)
 
 
-class _Unread:
+class SeenItemFilter:
     """Leaves out items that other generations of the set have read.
 
     Args:
@@ -294,8 +294,8 @@ class _Unread:
         """The hash of an item; see `item_identity`."""
         return item_hash(identity, self._reading)
 
-    def of(self, items: list[SourceItem]) -> list[SourceItem]:
-        """Those that no generation has read."""
+    def filter(self, items: list[SourceItem]) -> list[SourceItem]:
+        """Returns those that no generation has read."""
         if self._items is None and not self._others and not self._own:
             return items
         hashes = np.array([self.hash(item_identity(item)) for item in items], np.uint64)
@@ -319,11 +319,11 @@ class _Unread:
 
 def _write_listing(
     items: Iterator[SourceItem],
-    unread: _Unread,
+    seen: SeenItemFilter,
     workspace: Workspace,
     on_progress: Callable[[int], None],
 ) -> _Written:
-    new = (item for rows in _batched(items) for item in unread.of(rows))
+    new = (item for rows in _batched(items) for item in seen.filter(rows))
     count = usable = total_bytes = 0
     with (
         workspace.write_arrow(workspace.listing) as sink,
@@ -390,8 +390,8 @@ def _cut(
     stage_options: dict[str, Any],
     build: hashlib.blake2b,
     summaries: SourceSummaries,
-    unread: _Unread,
-    notes: ItemNotes,
+    seen: SeenItemFilter,
+    hashes: ItemHashWriter,
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 
@@ -411,7 +411,7 @@ def _cut(
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
                 ends = False
             identity = item_identity(item)
-            notes.add(unread.hash(identity))
+            hashes.add(seen.hash(identity))
             digest.update(identity)
             build.update(identity)
             summaries.add(item, identity)

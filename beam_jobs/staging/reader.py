@@ -91,13 +91,78 @@ def read_staged(
     Raises:
         InputError: A source is damaged.
     """
-    if not any(source.is_remote for source in sources):
-        yield from _read_columns(table, sources, local_bytes)
-        return
-    for start, payloads in _read_blocks(table, sources, block_bytes, unframe):
+    remote = any(source.is_remote for source in sources)
+    for start, block in _read_blocks(table, sources, block_bytes if remote else local_bytes):
+        if not remote:
+            yield start, block.payloads(block.number)
+            continue
         # A block that was read from an object store is larger than what is built at a time.
-        for begin, end in _blocks(np.array(list(map(len, payloads))), BLOCK_BYTES):
-            yield start + begin, pa.array(payloads[begin:end], pa.large_binary())
+        for begin, end in _blocks(block.lengths[block.number], BLOCK_BYTES):
+            yield start + begin, block.payloads(block.number[begin:end])
+
+
+def read_frames(
+    table: pa.Table, sources: Sequence[Source], block_bytes: int
+) -> Iterator[tuple[int, list[bytes]]]:
+    """As `read_staged`, but whole frames as bytes, whose checksums are right, in larger blocks."""
+    if not any(source.is_remote for source in sources):
+        block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
+    for start, block in _read_blocks(table, sources, block_bytes):
+        for begin, end in _blocks(block.lengths[block.number], BLOCK_BYTES):
+            block.payloads(block.number[begin:end])  # compares checksums
+        yield start, block.frames()
+
+
+class _Block(NamedTuple):
+    """Frames of some records, as they were read.
+
+    Attributes:
+        data: Frames and gaps.
+        places: [n] int64, where each frame begins in it, ascending.
+        lengths: [n] int64, bytes of each frame.
+        units: [n] int64, number of the source of each.
+        number: [records] int64, the frame of each record: --balance repeats records.
+        sources: Where the frames are.
+    """
+
+    data: bytearray
+    places: IntArray
+    lengths: IntArray
+    units: IntArray
+    number: IntArray
+    sources: Sequence[Source]
+
+    def payloads(self, number: IntArray) -> pa.LargeBinaryArray:
+        """[k] large_binary, the payloads of some frames."""
+        used, order = np.unique(number, return_inverse=True)
+        places, lengths = self.places[used], self.lengths[used]
+        payloads, damaged = unframe_columns(self.data, places, lengths, order)
+        if damaged >= 0:
+            source = self.sources[int(self.units[used[damaged]])]
+            with source.reporting_damage():
+                begin = int(places[damaged])
+                unframe(bytes(self.data[begin : begin + int(lengths[damaged])]), str(source.place))
+                raise DamageError(f"frames overlap in {source.place}")
+        return payloads
+
+    def frames(self) -> list[bytes]:
+        """The frame of each record."""
+        view = memoryview(self.data)
+        begins, ends = self.places[self.number], (self.places + self.lengths)[self.number]
+        places = zip(begins.tolist(), ends.tolist(), strict=True)
+        return [bytes(view[begin:end]) for begin, end in places]
+
+
+def _read_blocks(
+    table: pa.Table, sources: Sequence[Source], block_bytes: int
+) -> Iterator[tuple[int, _Block]]:
+    """Yields (first row, frames) of successive blocks; without a step of Python for each record."""
+    remote = any(source.is_remote for source in sources)
+    units, offsets, lengths = (int64(table[name]) for name in ("unit", "offset", "length"))
+    sizes = lengths if remote else _read_bytes(units, offsets, lengths)
+    for start, end in _blocks(sizes, block_bytes):
+        rows = slice(start, end)
+        yield start, _read_block(units[rows], offsets[rows], lengths[rows], sources, remote=remote)
 
 
 def _blocks(lengths: IntArray, block_bytes: int) -> Iterator[tuple[int, int]]:
@@ -105,16 +170,6 @@ def _blocks(lengths: IntArray, block_bytes: int) -> Iterator[tuple[int, int]]:
     block_of = np.cumsum(lengths) // block_bytes
     edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
     return itertools.pairwise(edges)
-
-
-def _read_columns(
-    table: pa.Table, sources: Sequence[Source], block_bytes: int
-) -> Iterator[tuple[int, pa.LargeBinaryArray]]:
-    """`read_staged` of local files; without a step of Python for each record but its checksum."""
-    units, offsets, lengths = (int64(table[name]) for name in ("unit", "offset", "length"))
-    for start, end in _blocks(_read_bytes(units, offsets, lengths), block_bytes):
-        rows = slice(start, end)
-        yield start, _read_column(units[rows], offsets[rows], lengths[rows], sources)
 
 
 def _read_bytes(units: IntArray, offsets: IntArray, lengths: IntArray) -> IntArray:
@@ -132,130 +187,47 @@ def _read_bytes(units: IntArray, offsets: IntArray, lengths: IntArray) -> IntArr
     return sizes
 
 
-def _read_column(
-    units: IntArray, offsets: IntArray, lengths: IntArray, sources: Sequence[Source]
-) -> pa.LargeBinaryArray:
-    """[n] large_binary, the payloads of some records."""
+def _read_block(
+    units: IntArray,
+    offsets: IntArray,
+    lengths: IntArray,
+    sources: Sequence[Source],
+    *,
+    remote: bool,
+) -> _Block:
+    """Reads the frames of some records; neighbours in a source are one range."""
     order = np.lexsort((offsets, units))
     units, offsets, lengths = units[order], offsets[order], lengths[order]
-    distinct = run_starts(units, offsets)  # --balance repeats records
+    distinct = run_starts(units, offsets)
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(distinct) - 1
     units, offsets, lengths = units[distinct], offsets[distinct], lengths[distinct]
 
     breaks = run_starts(units)
-    breaks[1:] |= offsets[1:] - (offsets + lengths)[:-1] > _LOCAL_GAP_BYTES
+    gap = _REMOTE_GAP_BYTES if remote else _LOCAL_GAP_BYTES
+    breaks[1:] |= offsets[1:] - (offsets + lengths)[:-1] > gap
     firsts = np.flatnonzero(breaks)
     starts, ends = offsets[firsts], np.maximum.reduceat(offsets + lengths, firsts)
-    begins = bounds_of(ends - starts)
-    data = b"".join(_read_ranges(units[firsts], starts, ends, sources))
-    places = offsets + (begins[:-1] - starts)[np.cumsum(breaks) - 1]
-    payloads, damaged = unframe_columns(data, places, lengths, number)
-    if damaged >= 0:
-        source = sources[int(units[damaged])]
-        with source.reporting_damage():
-            begin = int(places[damaged])
-            unframe(data[begin : begin + int(lengths[damaged])], str(source.place))
-            raise DamageError(f"frames overlap in {source.place}")
-    return payloads
+    data = _read_ranges(units[firsts], starts, ends, sources, remote=remote)
+    places = offsets + (bounds_of(ends - starts)[:-1] - starts)[np.cumsum(breaks) - 1]
+    return _Block(data, places, lengths, units, number, sources)
 
 
 def _read_ranges(
-    units: IntArray, starts: IntArray, ends: IntArray, sources: Sequence[Source]
-) -> Iterator[bytes]:
+    units: IntArray, starts: IntArray, ends: IntArray, sources: Sequence[Source], *, remote: bool
+) -> bytearray:
     """The bytes [start, end) of a source each; with zeros in place of what a source lacks."""
-    ranges = zip(units.tolist(), starts.tolist(), (ends - starts).tolist(), strict=True)
-    for unit, own in itertools.groupby(ranges, key=operator.itemgetter(0)):
-        wanted = [(start, size) for _, start, size in own]
-        for (_, size), data in zip(wanted, sources[unit].read(wanted), strict=True):
-            yield data if len(data) == size else data.ljust(size, b"\0")
+    begins = bounds_of(ends - starts)
+    data = bytearray(int(begins[-1]))
+    columns = (units, starts, ends - starts, begins[:-1])
+    ranges = zip(*(column.tolist() for column in columns), strict=True)
+    by_unit = [list(own) for _, own in itertools.groupby(ranges, key=operator.itemgetter(0))]
 
+    def read(own: list[tuple[int, int, int, int]]) -> None:
+        wanted = ((start, size) for _, start, size, _ in own)
+        for (*_, begin), found in zip(own, sources[own[0][0]].read(wanted), strict=True):
+            data[begin : begin + len(found)] = found
 
-def read_frames(
-    table: pa.Table, sources: Sequence[Source], block_bytes: int
-) -> Iterator[tuple[int, list[bytes]]]:
-    """As `read_staged`, but whole frames as bytes, whose checksums are right, in larger blocks."""
-    return _read_blocks(table, sources, block_bytes, _checked)
-
-
-def _checked(framed: bytes, where: str) -> bytes:
-    unframe(framed, where)
-    return framed
-
-
-class _Range(NamedTuple):
-    """Neighbouring frames of a source, which are read together.
-
-    Attributes:
-        frames: (row in the block, offset, length) of each, by offset.
-    """
-
-    frames: list[tuple[int, int, int]]
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Offset and size; frames overlap only where a record is needed twice."""
-        first, (_, offset, length) = self.frames[0][1], self.frames[-1]
-        return first, offset + length - first
-
-
-def _read_blocks(
-    table: pa.Table,
-    sources: Sequence[Source],
-    block_bytes: int,
-    take: Callable[[bytes, str], bytes],
-) -> Iterator[tuple[int, list[bytes]]]:
-    lengths = int64(table["length"])
-    gaps = [_REMOTE_GAP_BYTES if one.is_remote else _LOCAL_GAP_BYTES for one in sources]
-    remote = _REMOTE_GAP_BYTES in gaps
-    if not remote:
-        block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
-    offsets, units = int64(table["offset"]), int64(table["unit"])
-
-    for start, end in _blocks(lengths, block_bytes):
-        payloads: list[bytes] = [b""] * (end - start)
-
-        def read(of: tuple[int, list[_Range]], into: list[bytes] = payloads) -> None:
-            source, ranges = sources[of[0]], of[1]
-            where, blocks = str(source.place), source.read(one.place for one in ranges)
-            with source.reporting_damage():
-                for one, data in zip(ranges, blocks, strict=True):
-                    first = one.frames[0][1]
-                    for row, offset, length in one.frames:
-                        into[row] = take(data[offset - first : offset - first + length], where)
-
-        block = slice(start, end)
-        needed = _ranges(units[block], offsets[block], lengths[block], gaps)
-        for _ in in_parallel(read, needed, remote=remote):
-            pass
-        yield start, payloads
-
-
-def _ranges(
-    units: IntArray, offsets: IntArray, lengths: IntArray, gaps: Sequence[int]
-) -> list[tuple[int, list[_Range]]]:
-    """What a block needs of each source, by its number.
-
-    In Python, since a source has few records of a block, for which numpy takes longer.
-
-    Args:
-        units: [rows] numbers of sources.
-        offsets: [rows] of frames.
-        lengths: [rows] of frames.
-        gaps: Of each source, the bytes between two frames that are read together.
-    """
-    # By source and offset: copies of a record break the order of the offsets.
-    order = np.lexsort((offsets, units))
-    columns = (one.tolist() for one in (order, units[order], offsets[order], lengths[order]))
-    needed: list[tuple[int, list[_Range]]] = []
-    last, reach = -1, 0
-    for row, unit, offset, length in zip(*columns, strict=True):
-        if unit != last:
-            needed.append((unit, []))
-            last, reach = unit, -1
-        ranges = needed[-1][1]
-        if offset > reach:
-            ranges.append(_Range([]))
-        ranges[-1].frames.append((row, offset, length))
-        reach = offset + length + gaps[unit]
-    return needed
+    for _ in in_parallel(read, by_unit, remote=remote):
+        pass
+    return data

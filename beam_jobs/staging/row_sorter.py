@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,9 +141,7 @@ class _Run(NamedTuple):
             table = self.rest.pop()
             rows = len(table)
             if end is not None:
-                rows = bisect.bisect_left(
-                    range(rows), end, key=lambda row, table=table: _place(table, self.by, row)
-                )
+                rows = bisect.bisect_left(range(rows), end, key=partial(_place, table, self.by))
             if rows:
                 yield table.slice(0, rows)
             if rows < len(table):

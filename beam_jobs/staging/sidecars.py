@@ -43,6 +43,7 @@ class Sidecars:
 
     _remote = False
     excluded: BoolArray | None = None
+    _edit: Callable[[int, pa.Table], pa.Table] | None = None
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class Sidecars:
 
     def table(self, unit: int) -> pa.Table:
         """The sidecar of one unit."""
-        return self._copies.table(self.keys[unit], self.sha256[unit])
+        table = self._copies.table(self.keys[unit], self.sha256[unit])
+        return table if self._edit is None else self._edit(unit, table)
 
     def fetch(self) -> None:
         """Copies remote sidecars to the local disk, for passes over all of them."""
@@ -77,6 +79,16 @@ class Sidecars:
         """The same, for passes that no progress bar counts."""
         same = copy.copy(self)
         same._on_read = lambda rows: None
+        return same
+
+    def edited(self, edit: Callable[[int, pa.Table], pa.Table]) -> Sidecars:
+        """The same with other columns, for passes that no progress bar counts.
+
+        Args:
+            edit: From the number of a unit and its table to the table to use.
+        """
+        same = self.without_progress()
+        same._edit = edit
         return same
 
     def included(self, unit: int) -> BoolArray:

@@ -18,7 +18,7 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
 from beam_jobs.stages import stage
-from beam_jobs.staging import read_items, reader, row_sorter
+from beam_jobs.staging import reader, row_sorter, seen_items
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import frame, unframe
 
@@ -129,15 +129,15 @@ def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
 def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, count):
-    monkeypatch.setattr(read_items, "_BATCH_ROWS", 8)
+    monkeypatch.setattr(seen_items, "_BATCH_ROWS", 8)
     hashes = np.random.default_rng(1).integers(0, 2**64, count, np.uint64)
     workspace = Workspace(tmp_path, None)
     workspace.create()
-    with read_items.item_notes(workspace) as notes:
+    with seen_items.item_hash_writer(workspace) as notes:
         for one in [*hashes.tolist(), *hashes.tolist()]:
             notes.add(one)
             assert len(notes._held) < 8
-    found = read_items.write_read_items(workspace, ())
+    found = seen_items.write_seen_items(workspace, ())
     (place,) = (tmp_path / name for name in found)
     assert read_table(place)["item"].to_pylist() == np.unique(hashes).tolist()
     assert all(len(batch) <= 8 for batch in read_batches(place))
@@ -168,9 +168,9 @@ def test_a_small_split_is_read_in_blocks_of_the_same_size(tmp_path, monkeypatch)
     wanted = np.arange(0, 2000, 10)
     sizes, read_column = [], reader._read_ranges
 
-    def measured(units, starts, ends, sources):
+    def measured(units, starts, ends, sources, *, remote):
         sizes.append(int((ends - starts).sum()))
-        return read_column(units, starts, ends, sources)
+        return read_column(units, starts, ends, sources, remote=remote)
 
     monkeypatch.setattr(reader, "_read_ranges", measured)
     sources = [reader.Source(place, 0, lambda: None) for place in places]

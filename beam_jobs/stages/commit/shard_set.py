@@ -31,8 +31,8 @@ from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, read_counters, read_index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.parallel import in_parallel
-from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.staging.removed import read_planned, removed_before
+from beam_jobs.staging.seen_items import write_seen_items
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches
 from foundation import storage
@@ -103,7 +103,7 @@ def commit(
     files += write_quarantine(workspace, summaries, removed)
     files += _write_removed(workspace, removed, options)
     fingerprints = write_fingerprints(context, sidecars, list(plan.num_shards), removed)
-    fingerprints |= {} if options.no_fingerprints else write_read_items(workspace, summaries)
+    fingerprints |= {} if options.no_fingerprints else write_seen_items(workspace, summaries)
     manifest = Manifest(
         name=options.name,
         schema=schema,

@@ -104,9 +104,9 @@ def _check_groups(groups: list[UInt64Array], given: list[IntArray], names: Seque
     if len(conflicts):
         one, other = (names[split[conflicts[0] + after]] for after in (0, 1))
         raise InputError(
-            f"{len(np.unique(group[conflicts]))} groups of --group-by are in two splits, the first of "
-            f"them in {one} and {other}. Correct the split column or folders, or leave --group-by "
-            "out."
+            f"{len(np.unique(group[conflicts]))} groups of --group-by are in two splits, the first "
+            f"of them in {one} and {other}. Correct the split column or folders, or leave "
+            "--group-by out."
         )
 
 

@@ -80,7 +80,7 @@ def items_of(base: Place, manifest: Manifest) -> KnownItems:
     return KnownItems(_places(base, manifest))
 
 
-class ItemNotes:
+class ItemHashWriter:
     """Takes the hashes of a listing one by one, and writes them in batches.
 
     Args:
@@ -105,12 +105,12 @@ class ItemNotes:
 
 
 @contextlib.contextmanager
-def item_notes(workspace: Workspace) -> Iterator[ItemNotes]:
+def item_hash_writer(workspace: Workspace) -> Iterator[ItemHashWriter]:
     """Keeps the hashes of a listing on disk until the build commits."""
     with _writer(workspace, _listed(workspace)) as writer:
-        notes = ItemNotes(writer)
-        yield notes
-        notes.flush()
+        hashes = ItemHashWriter(writer)
+        yield hashes
+        hashes.flush()
 
 
 def _listed(workspace: Workspace) -> Place:
@@ -128,7 +128,7 @@ def write_items(workspace: Workspace, final: Place, hashes: UInt64Array) -> None
         writer.write_batch(_batch(np.unique(hashes)))
 
 
-def write_read_items(
+def write_seen_items(
     workspace: Workspace, summaries: Sequence[UnitSummary], listed: Workspace | None = None
 ) -> dict[str, Any]:
     """Writes the items of a build, unless some could not be read as they were listed.
@@ -149,8 +149,8 @@ def write_read_items(
     return _write_final(listed or workspace, final, [noted])
 
 
-def merge_read_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
-    """Writes the items of all generations; see `write_read_items`."""
+def merge_seen_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
+    """Writes the items of all generations; see `write_seen_items`."""
     known = [place for place in _places(base, manifest) if len(hashes_in(place))]
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)

@@ -35,8 +35,8 @@ from shard_format import decode_example, finish_example
 WITHOUT_PARTS = "-without-parts"
 
 
-class Remainder(NamedTuple):
-    """n texts, described as when they are staged.
+class TextDescriptions(NamedTuple):
+    """Descriptions of n texts, as when they are staged.
 
     Attributes:
         columns: [n] each, by name: those of the sidecar that duplicates are found by.
@@ -47,12 +47,12 @@ class Remainder(NamedTuple):
     reasons: Mapping[int, str]
 
 
-Describe = Callable[[pa.LargeStringArray], Remainder]
+Describe = Callable[[pa.LargeStringArray], TextDescriptions]
 FindNear = Callable[[Sidecars, IntArray], NearPairs]
 
 
-class Remainders(Sidecars):
-    """The sidecars as if segments had been removed before documents were staged.
+class ReducedDocuments:
+    """Documents as if segments had been removed before they were staged.
 
     Args:
         sidecars: All staged units.
@@ -63,6 +63,7 @@ class Remainders(Sidecars):
         workspace: Has the documents, and gets a file for each unit with changed ones.
 
     Attributes:
+        sidecars: The sidecars of these documents; "split" is the role of the assigned split.
         filtered: Number of documents left out, by reason.
     """
 
@@ -75,7 +76,7 @@ class Remainders(Sidecars):
         describe: Describe,
         workspace: Workspace,
     ) -> None:
-        vars(self).update(vars(sidecars.without_progress()))
+        self.sidecars = sidecars.edited(self._edited)
         self.filtered: Counter[str] = Counter()
         self._original = sidecars
         self._assignment = assignment
@@ -84,17 +85,16 @@ class Remainders(Sidecars):
         if roles:
             roles[assignment.training] = "train"
         self._roles = pa.array(roles, pa.string())
-        for unit in range(len(self.keys)):
-            first, last = self.begins[unit : unit + 2].tolist()
+        for unit in range(len(sidecars.keys)):
+            first, last = sidecars.begins[unit : unit + 2].tolist()
             changed = removed.counts(first, last) > 0
             rows = np.flatnonzero(changed & (assignment.unit(unit) != LEFT_OUT))
             if len(rows):
-                path = workspace.plan_file(f"remainders-{unit}.arrow")
+                path = workspace.plan_file(f"reduced-{unit}.arrow")
                 self._write(unit, rows, removed, kind, describe, workspace, path)
 
-    def table(self, unit: int) -> pa.Table:
-        """See Sidecars; "split" is the role of the assigned split."""
-        table = self._original.table(unit)
+    def _edited(self, unit: int, table: pa.Table) -> pa.Table:
+        """Returns the table of a unit with the columns of its documents as they are now."""
         if unit in self._files:
             described = read_table(self._files[unit])
             for name in described.column_names:
@@ -117,7 +117,7 @@ class Remainders(Sidecars):
     ) -> None:
         """Writes the columns of a unit with those of the changed documents in their rows."""
         original = self._original.table(unit)
-        out = removed.of(rows + self.begins[unit]).to_pylist()
+        out = removed.of(rows + self._original.begins[unit]).to_pylist()
         texts = self._texts(unit, original, rows, workspace)
         parts: list[pa.Table] = []
         done = 0
@@ -125,11 +125,11 @@ class Remainders(Sidecars):
             left = [
                 remove_segments(text, out[done + number], kind) for number, text in enumerate(block)
             ]
-            found = describe(pa.array(left, pa.large_string()))
-            for number, reason in found.reasons.items():
+            described = describe(pa.array(left, pa.large_string()))
+            for number, reason in described.reasons.items():
                 self.filtered[reason + WITHOUT_PARTS] += 1
                 self._assignment.unit(unit)[rows[done + number]] = LEFT_OUT
-            parts.append(pa.table(dict(found.columns)))
+            parts.append(pa.table(dict(described.columns)))
             done += len(block)
         changed = pa.concat_tables(parts)
         whole = original.select(changed.column_names)
@@ -151,7 +151,9 @@ class Remainders(Sidecars):
                 "length": int64(table["length"])[rows],
             }
         )
-        for _, payloads in read_staged(places, unit_sources([self.keys[unit]], workspace)):
+        for _, payloads in read_staged(
+            places, unit_sources([self._original.keys[unit]], workspace)
+        ):
             yield [_text(payload) for payload in payloads.to_pylist()]
 
 
@@ -160,33 +162,31 @@ def _text(entries: bytes) -> str:
     return str(example["text"][0].decode())
 
 
-def find_again(
-    remainders: Remainders,
+def dedup_reduced(
+    sidecars: Sidecars,
     assignment: Assignment,
     near: FindNear | None,
     *,
     drop_conflicts: bool,
     partition_rows: int,
 ) -> Clusters:
-    """Duplicates among the documents that are in a split; all but one of each are left out.
+    """Finds duplicates among the documents in a split, and leaves out all but one of each.
 
     Args:
-        remainders: The documents as they are now.
+        sidecars: The documents as they are now, see `ReducedDocuments`.
         assignment: The splits; changed in place.
         near: Finds near duplicates; None for exact ones only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
         partition_rows: About how many rows are compared at a time.
     """
     inside = assignment.split_of != LEFT_OUT
-    exact = _among(exact_pairs(remainders, None, partition_rows), inside)
+    exact = _among(exact_pairs(sidecars, None, partition_rows), inside)
     pairs = NO_NEAR_PAIRS
-    if near is not None and remainders.records:
+    if near is not None and sidecars.records:
         first = inside.copy()
         first[exact[:, 1]] = False
-        pairs = near(remainders, np.flatnonzero(first))
-    clusters = find_clusters(
-        remainders, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts
-    )
+        pairs = near(sidecars, np.flatnonzero(first))
+    clusters = find_clusters(sidecars, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts)
     assignment.split_of[clusters.dropped] = LEFT_OUT
     return clusters
 
