@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from beam_jobs.record_types.base import (
+    PlannedChanges,
     Prepared,
     PreparedBatch,
     RecordType,
@@ -25,6 +26,7 @@ RECORD_TYPES: Members[Callable[[Any], RecordType]] = Members(
 
 __all__ = [
     "RECORD_TYPES",
+    "PlannedChanges",
     "Prepared",
     "PreparedBatch",
     "RecordType",

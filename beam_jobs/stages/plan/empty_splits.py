@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.stages.plan.splits import Identity
+from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
@@ -25,35 +25,25 @@ def split_counts(assignment: Assignment) -> IntArray:
     return np.bincount(inside, minlength=len(assignment.names)).astype(np.int64)
 
 
-def empty_split_warnings(
-    assignment: Assignment,
-    assigned: IntArray,
-    sidecars: Sidecars,
-    clusters: Clusters,
-    options: PreprocessOptions,
-    workspace: Workspace,
-) -> list[str]:
+def empty_split_warnings(state: PlanState) -> list[str]:
     """A sentence for every split without records: which one, why, and what to do.
 
     There is none if no record at all is kept, which is an error of its own.
 
     Args:
-        assignment: The final splits.
-        assigned: The counts of all splits before records were left out for their parts.
-        sidecars: All staged units.
-        clusters: All duplicates.
-        options: The job.
-        workspace: Where the listing is.
+        state: The final splits.
     """
+    options, assignment = state.context.options, state.assignment
+    sidecars = state.sidecars.without_progress()
     kept = split_counts(assignment)
     if not kept.any():
         return []
     if splits_are_given(options.split):
-        return _given(assignment, kept, sidecars, workspace)
-    identity = Identity(sidecars, clusters if options.duplicates == "keep" else None)
+        return _given(assignment, kept, sidecars, state.context.workspace)
+    identity = Identity(sidecars, state.clusters if options.duplicates == "keep" else None)
     warnings = []
     for (name, fraction), count, before in zip(
-        parse_splits(options.split).items(), kept.tolist(), assigned.tolist(), strict=True
+        parse_splits(options.split).items(), kept.tolist(), state.assigned.tolist(), strict=True
     ):
         if count:
             continue

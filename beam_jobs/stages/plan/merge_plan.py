@@ -21,8 +21,8 @@ from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, Work, part_of
-from beam_jobs.stages.plan.recipes import RecipeColumns, ShardSpec
-from beam_jobs.staging.assignment import Assignment
+from beam_jobs.stages.plan.recipes import ShardSpec
+from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging.recipes import recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
@@ -106,47 +106,32 @@ class MergePlan(NamedTuple):
     salt: str
 
 
-def merge_work(sidecars: Sidecars, splits: Sequence[SplitKeys], num_shards: int) -> Work:
+def merge_work(state: PlanState) -> Work:
     """How much there is to merge. A copy has rows like its record's."""
-    records = sum(split.keys.records for split in splits)
+    sidecars = state.sidecars
+    records = sum(split.keys.records for split in state.splits)
     row_bytes = sum(table.nbytes for _, table in sidecars)
     return Work(
         len(sidecars.keys),
-        num_shards,
+        sum(state.num_shards.values()),
         records,
-        sum(split.bytes for split in splits),
+        sum(split.bytes for split in state.splits),
         row_bytes * max(records, sidecars.records) // max(1, sidecars.records),
     )
 
 
-def write_merge_plan(
-    workspace: Workspace,
-    levels: Sequence[Level],
-    sidecars: Sidecars,
-    assignment: Assignment,
-    repeats: Repeats,
-    splits: Sequence[SplitKeys],
-    num_shards: Mapping[str, int],
-    name: str,
-    salt: bytes,
-    columns: RecipeColumns,
-) -> None:
+def write_merge_plan(state: PlanState, levels: Sequence[Level], salt: bytes) -> None:
     """Writes the recipes of level 1 and merge.json.
 
     Args:
-        workspace: The build.
+        state: The plan, with the boundaries of shards.
         levels: At least one.
-        sidecars: All staged units.
-        assignment: The split of every record.
-        repeats: What is repeated.
-        splits: With their boundaries.
-        num_shards: Of every split.
-        name: Of the shard set.
         salt: See MergePlan.
-        columns: The columns that the record type planned.
     """
+    workspace, sidecars, num_shards = state.context.workspace, state.sidecars, state.num_shards
+    name = state.context.options.name
     storage.make_folder(workspace.runs)
-    destinations = _Destinations(splits, num_shards)
+    destinations = _Destinations(state.splits, num_shards)
     counts = np.zeros(destinations.total, np.int64)
     recipes: list[tuple[str, str, int]] = []
     units = iter(sidecars)
@@ -154,9 +139,9 @@ def write_merge_plan(
         first, last = part_of(group, levels[0].groups, len(sidecars.keys))
         parts = []
         for unit, table in itertools.islice(units, last - first):
-            split_of = assignment.unit(unit)
+            split_of = state.assignment.unit(unit)
             row, key, destination = destinations.of(
-                unit, uint64(table["key"]), split_of, sidecars, repeats
+                unit, uint64(table["key"]), split_of, sidecars, state.repeats
             )
             np.add.at(counts, destination, 1)
             parts.append(
@@ -165,7 +150,7 @@ def write_merge_plan(
                     "row": pa.array(row.astype(np.int32)),
                     "key": pa.array(key),
                     "destination": pa.array(destination),
-                    **columns(np.full(len(row), unit), row),
+                    **state.recipe_columns(np.full(len(row), unit), row),
                 }
             )
         batch = _joined(parts)

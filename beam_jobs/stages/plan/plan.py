@@ -10,7 +10,7 @@ linear.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,13 +28,7 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
-from beam_jobs.stages.plan.balance import (
-    NO_REPEATS,
-    Repeats,
-    balance,
-    balance_notes,
-    generation_note,
-)
+from beam_jobs.stages.plan.balance import balance, balance_notes, generation_note
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
 from beam_jobs.stages.plan.excluded import find_excluded
@@ -43,7 +37,7 @@ from beam_jobs.stages.plan.find_duplicates import (
     find_duplicates,
     write_clusters,
 )
-from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
+from beam_jobs.stages.plan.key_order import SplitKeys, copies_of, sorted_partitions
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
 from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
@@ -54,6 +48,7 @@ from beam_jobs.stages.plan.splits import (
     check_clusters,
     stratified,
 )
+from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
 from beam_jobs.staging.partitions import rows_of_partition
@@ -87,7 +82,7 @@ class Plan(NamedTuple):
         counted: Number of kept records by the name of a ledger column, see `RecordType`.
         notes: What the user should know.
         warnings: What makes the set unfit for its use, most likely.
-        settled: What the record type decided, see `RecordType.prepare_shared_artifacts`.
+        settled: Decisions of the record type, see `RecordType.prepare_shared_artifacts`.
     """
 
     num_shards: dict[str, int]
@@ -126,11 +121,25 @@ def plan_shards(
     Raises:
         InputError: A runner lost a unit, or given splits divide a group or a cluster.
     """
-    options, record_type, workspace = context.options, context.record_type, context.workspace
+    state = _find_duplicates(summaries, context, partition_rows)
+    _assign_splits(state)
+    _balance(state)
+    _cut_shards(state)
+    plan = _write_plan(state)
+    salt = [SHARD_VERSION, context.record_type.version, context.options.name]
+    salt += [plan.class_names, plan.num_shards, context.record_type.shard_options(), plan.settled]
+    return _write_recipes(state, merging, json.dumps(salt).encode())
+
+
+def _find_duplicates(
+    summaries: Sequence[UnitSummary], context: JobContext, partition_rows: int | None
+) -> PlanState:
+    """Finds the records that are left out whatever their split, and their duplicates."""
+    options, workspace = context.options, context.workspace
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     sidecars.fetch()
-    report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
+    report(workspace.progress, "plan", total=_work(sidecars, options, context.record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
     excluded = find_excluded(summaries, sidecars, context)
     clusters = find_duplicates(sidecars, context, partition_rows)
@@ -139,101 +148,129 @@ def plan_shards(
         earlier = find_earlier(sidecars, clusters, context)
         clusters = earlier.related.clusters
         write_clusters(workspace, clusters.members.schema, [clusters.members])
-
     assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
     if sidecars.excluded is not None:
         assignment.split_of[sidecars.excluded] = LEFT_OUT
     for members in read_batches(workspace.clusters):
         assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
-    class_names, notes = _class_names(assignment, sidecars, options)
-    if earlier is not None:
-        class_names, notes = earlier.class_names(class_names)
-    _assign(assignment, sidecars, clusters, options, class_names["label"])
-    torn = earlier.assign(assignment, sidecars) if earlier is not None else 0
-    assigned = split_counts(assignment)
-    changes = record_type.plan_changes(sidecars, assignment, clusters, workspace, partition_rows)
-    if changes is not None:
-        clusters = changes.clusters
-        write_clusters(workspace, clusters.members.schema, [clusters.members])
-        class_names, notes = _class_names(assignment, sidecars, options)
-        notes += changes.notes
-    repeats, undersampled = NO_REPEATS, 0
-    if options.balance != "none" and _trains(assignment, options):
-        main = class_names["label"]
-        repeats, undersampled = balance(options.balance, assignment, sidecars, main)
-        notes += balance_notes(repeats, undersampled)
-        notes += generation_note(main, assignment, sidecars) if options.base else []
-    splits = _measure(assignment, sidecars, repeats)
-    num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
-    _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
+    return PlanState(context, sidecars, partition_rows, excluded, clusters, earlier, assignment)
 
-    sample = TrainingSample(assignment, sidecars.without_progress(), workspace)
+
+def _assign_splits(state: PlanState) -> None:
+    """Assigns the splits and names the classes; what depends on splits may leave out records."""
+    context, sidecars, assignment = state.context, state.sidecars, state.assignment
+    state.class_names, state.notes = _class_names(assignment, sidecars, context.options)
+    if state.earlier is not None:
+        state.class_names, state.notes = state.earlier.class_names(state.class_names)
+    _assign(assignment, sidecars, state.clusters, context.options, state.class_names["label"])
+    conflicts = state.earlier.assign(assignment, sidecars) if state.earlier is not None else 0
+    state.assigned = split_counts(assignment)
+    state.changes = context.record_type.plan_changes(
+        sidecars, assignment, state.clusters, context.workspace, state.partition_rows
+    )
+    if state.changes is not None:
+        state.clusters = state.changes.clusters
+        members = state.clusters.members
+        write_clusters(context.workspace, members.schema, [members])
+        state.class_names, state.notes = _class_names(assignment, sidecars, context.options)
+        state.notes += state.changes.notes
+        state.filtered |= state.changes.filtered
+    state.filtered |= {
+        "label-conflict": state.clusters.lost_to_conflict,
+        "split-conflict": conflicts,
+    }
+
+
+def _balance(state: PlanState) -> None:
+    """Repeats or leaves out records of the training split."""
+    options, assignment, sidecars = state.context.options, state.assignment, state.sidecars
+    if options.balance == "none" or not _trains(assignment, options):
+        return
+    main = state.class_names["label"]
+    state.repeats, undersampled = balance(options.balance, assignment, sidecars, main)
+    state.filtered["undersampled"] = undersampled
+    state.notes += balance_notes(state.repeats, undersampled)
+    state.notes += generation_note(main, assignment, sidecars) if options.base else []
+
+
+def _cut_shards(state: PlanState) -> None:
+    """Counts the keys and bytes of every split, and chooses where its shards begin."""
+    bits = histogram_bits(state.sidecars.records + state.repeats.total)
+    splits = state.splits = [SplitKeys(name, Quantiles(bits)) for name in state.assignment.names]
+    for number, keys, lengths in _keys_by_split(state):
+        splits[number].keys.count(keys)
+        splits[number].bytes += int(lengths.sum())
+    for split in splits:
+        state.num_shards[split.name] = _num_shards(split, state.context.options, state.notes)
+        split.keys.choose(state.num_shards[split.name])
+    for number, keys, _ in _keys_by_split(state):
+        splits[number].keys.collect(keys)
+
+
+def _write_plan(state: PlanState) -> Plan:
+    """Prepares what all shards share, and writes the plan for later stages."""
+    options, record_type = state.context.options, state.context.record_type
+    assignment, clusters, workspace = state.assignment, state.clusters, state.context.workspace
+    sample = TrainingSample(assignment, state.sidecars.without_progress(), workspace)
     settled, artifact_notes = record_type.prepare_shared_artifacts(workspace, sample)
-    filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
-    filtered |= changes.filtered if changes else {}
-    filtered["split-conflict"] = torn
+    left_out = clusters.num_dropped - clusters.lost_to_conflict
+    excluded = state.excluded
     plan = Plan(
-        num_shards=num_shards,
+        num_shards=state.num_shards,
         training=assignment.names[assignment.training],
-        class_names=class_names,
-        duplicates=clusters.num_dropped
-        - clusters.lost_to_conflict
-        + (changes.duplicates if changes else 0),
-        filtered={reason: count for reason, count in filtered.items() if count},
+        class_names=state.class_names,
+        duplicates=left_out + (state.changes.duplicates if state.changes else 0),
+        filtered={reason: count for reason, count in state.filtered.items() if count},
         excluded=excluded.staged,
         excluded_refused=excluded.refused,
         excluded_filtered=excluded.filtered,
-        repeated=repeats.total,
-        counted=_count_kept(assignment, sidecars, record_type),
+        repeated=state.repeats.total,
+        counted=_count_kept(assignment, state.sidecars, record_type),
         notes=[
             *conflict_notes(clusters, options),
-            *notes,
+            *state.notes,
             *artifact_notes,
             *excluded.notes,
         ],
         # A generation may be small: its splits are those of the set.
-        warnings=[]
-        if options.base
-        else empty_split_warnings(
-            assignment, assigned, sidecars.without_progress(), clusters, options, workspace
-        ),
+        warnings=[] if options.base else empty_split_warnings(state),
         settled=settled,
     )
     write_marker(workspace, workspace.plan / "plan.json", plan._asdict())
     workspace.share_plan_file(SPLITS_FILE)
-    work = merge_work(sidecars, splits, sum(num_shards.values())) if merging.max_levels else None
+    return plan
+
+
+def _write_recipes(state: PlanState, merging: Merging, salt: bytes) -> list[ShardSpec]:
+    """Writes the recipes of all shards, or those of the first merge level."""
+    workspace = state.context.workspace
+    work = merge_work(state) if merging.max_levels else None
     levels = choose_levels(work, merging) if work else ()
-    records = sum(split.keys.records for split in splits)
+    records = sum(split.keys.records for split in state.splits)
     if levels:
         report(workspace.progress, "merge", total=records * len(levels))
     report(workspace.progress, "shard", total=records)
-    salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
-    salt += [record_type.shard_options(), plan.settled]
-    key_salt = json.dumps(salt).encode()
-
-    def columns(units: IntArray, rows: IntArray) -> Mapping[str, pa.Array]:
-        return changes.recipe_columns(sidecars.begins[units] + rows) if changes else {}
-
     if levels:
-        write_merge_plan(
-            workspace,
-            levels,
-            sidecars,
-            assignment,
-            repeats,
-            splits,
-            num_shards,
-            options.name,
-            key_salt,
-            columns,
-        )
+        write_merge_plan(state, levels, salt)
         return []
     storage.delete(workspace.plan / MERGE_PLAN)  # of a build with other options
     writer = RecipeWriter(
-        workspace, options.name, num_shards, recipe_units(sidecars), key_salt, columns
+        workspace,
+        state.context.options.name,
+        state.num_shards,
+        recipe_units(state.sidecars),
+        salt,
+        state.recipe_columns,
     )
-    partitions = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
-    return _write_recipes(writer, partitions, splits)
+    begins = [split.keys.keys() for split in state.splits]
+    job = (state.sidecars, state.assignment, state.repeats, state.splits, state.partition_rows)
+    for rows in sorted_partitions(*job):
+        for number, split in enumerate(state.splits):
+            inside = rows.split == number
+            keys = rows.key[inside]
+            shard_of = np.searchsorted(begins[number], keys, side="right")
+            writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside], keys)
+    return writer.finish()
 
 
 def load_plan(workspace: Workspace) -> Plan:
@@ -325,16 +362,6 @@ def _assign(
         by_fraction(assignment, sidecars, identity, fractions)
 
 
-def _measure(assignment: Assignment, sidecars: Sidecars, repeats: Repeats) -> list[SplitKeys]:
-    """Counts the keys of every split, and its bytes."""
-    bits = histogram_bits(sidecars.records + repeats.total)
-    splits = [SplitKeys(name, Quantiles(bits)) for name in assignment.names]
-    for number, keys, lengths in _keys_by_split(assignment, sidecars, repeats):
-        splits[number].keys.count(keys)
-        splits[number].bytes += int(lengths.sum())
-    return splits
-
-
 def _count_kept(
     assignment: Assignment, sidecars: Sidecars, record_type: RecordType
 ) -> dict[str, int]:
@@ -347,29 +374,14 @@ def _count_kept(
     return counts
 
 
-def _choose_boundaries(
-    splits: list[SplitKeys],
-    num_shards: dict[str, int],
-    assignment: Assignment,
-    sidecars: Sidecars,
-    repeats: Repeats,
-) -> None:
-    for split in splits:
-        split.keys.choose(num_shards[split.name])
-    for number, keys, _ in _keys_by_split(assignment, sidecars, repeats):
-        splits[number].keys.collect(keys)
-
-
-def _keys_by_split(
-    assignment: Assignment, sidecars: Sidecars, repeats: Repeats
-) -> Iterator[tuple[int, UInt64Array, IntArray]]:
+def _keys_by_split(state: PlanState) -> Iterator[tuple[int, UInt64Array, IntArray]]:
     """(split, keys, lengths) of the records and their copies, for every unit and split."""
-    for unit, table, split_of in assignment.units(sidecars):
+    for unit, table, split_of in state.assignment.units(state.sidecars):
         keys, lengths = uint64(table["key"]), int64(table["length"])
-        copied, copy_keys = copies_of(unit, keys, sidecars, repeats)
+        copied, copy_keys = copies_of(unit, keys, state.sidecars, state.repeats)
         rows = np.concatenate((np.arange(len(keys)), copied))
         keys = np.concatenate((keys, copy_keys))
-        for number in range(len(assignment.names)):
+        for number in range(len(state.assignment.names)):
             inside = split_of[rows] == number
             yield number, keys[inside], lengths[rows[inside]]
 
@@ -402,16 +414,3 @@ def _trains(assignment: Assignment, options: PreprocessOptions) -> bool:
             "Leave --balance out, or correct --split."
         )
     return found
-
-
-def _write_recipes(
-    writer: RecipeWriter, partitions: Iterator[Rows], splits: list[SplitKeys]
-) -> list[ShardSpec]:
-    begins = [split.keys.keys() for split in splits]
-    for rows in partitions:
-        for number, split in enumerate(splits):
-            inside = rows.split == number
-            keys = rows.key[inside]
-            shard_of = np.searchsorted(begins[number], keys, side="right")
-            writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside], keys)
-    return writer.finish()
