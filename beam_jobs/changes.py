@@ -45,7 +45,7 @@ class SourceSummaries:
     """Number, bytes and digests of the items of every source, added in the order of the listing.
 
     Args:
-        sources: Of the job.
+        sources: Sources of the job.
         id_prefix: What the ids of its records begin with, see --id-prefix.
     """
 
@@ -112,8 +112,8 @@ def differences(
 
     Args:
         build: The content of build.json of the set.
-        inputs: Of the new build, see `build_inputs`.
-        options: Of the new build.
+        inputs: Inputs of the new build, see `build_inputs`.
+        options: Options of the new build.
     """
     before = build.get("inputs")
     before = before if isinstance(before, dict) else {}
@@ -186,7 +186,7 @@ def _source_differences(
         before: As the set has them in build.json.
         now: As they are listed.
         build: The content of build.json.
-        options: Of the new build.
+        options: Options of the new build.
         explained: Whether an option differs, which may give the same files other labels.
     """
     if not isinstance(before, list):
@@ -231,9 +231,9 @@ def note_changes(
 
     Args:
         workspace: The build; its listing is written.
-        sources: Of the job.
+        sources: Sources of the job.
         stage_options: What decides how a record is staged.
-        keys: Of all units.
+        keys: Keys of all units.
         items: Rows of the listing.
 
     Returns:

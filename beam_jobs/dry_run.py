@@ -105,7 +105,7 @@ class DryRun(NamedTuple):
         options: The options in effect, with everything resolved.
         given: Options that were given and differ from their defaults, by name.
         detected: Options that were found by a look at the corpus, by name.
-        state: Of the output: "new", "unfinished" (the job resumes), or "complete" (nothing to do).
+        state: State of the output: "new", "unfinished" (the job resumes) or "complete" (no work).
         files: Number of files.
         items: Number of files, members of archives and parts of large files.
         bytes: Their size.

@@ -37,7 +37,7 @@ class Lease:
     """The lease of one build.
 
     Args:
-        folder: Of the leases of an output.
+        folder: Folder of the leases of an output.
         out: The output, for messages.
         on_note: Called with a message if it is not clear yet whether a build still runs, or if the
             store cannot tell builds apart.
@@ -107,7 +107,7 @@ class Lease:
             )
 
     def _check_stale(self, number: int) -> None:
-        """Returns once it is clear that the owner of a lease was killed, or has ended.
+        """Waits until it is clear that the owner of a lease was killed, or has ended.
 
         Raises:
             InputError: The owner writes it.

@@ -36,7 +36,7 @@ class BuildReport(NamedTuple):
 
     Attributes:
         out: Directory of the set.
-        manifest: Of the set.
+        manifest: Manifest of the set.
         build: The content of build.json.
         ignored: Number of hidden files, and of entries of other files, that were not read.
         already_built: Whether the set was complete before, so that nothing had to be done.
@@ -248,7 +248,7 @@ def _run_here(context: JobContext, build: Build, *, remote: bool) -> None:
 
 
 def check_kept(report: BuildReport) -> None:
-    """Returns if there is a record in the set.
+    """Checks that there is a record in the set.
 
     Raises:
         InputError: Every record was rejected, and the set was kept with --keep-empty.

@@ -23,7 +23,7 @@ class Submission(NamedTuple):
     """A job that was handed over.
 
     Attributes:
-        job_id: Of a job that runs; None for a template, or if the engine gives none.
+        job_id: Id of a job that runs; None for a template, or if the engine gives none.
         template: Where the template is; None for a job that runs.
     """
 

@@ -164,7 +164,7 @@ class Workspace:
 
         Args:
             place: The file.
-            sha256: Of its content; "" if it is not known.
+            sha256: Checksum of its content; "" if it is not known.
 
         Raises:
             DamageError: It is not as it was written.

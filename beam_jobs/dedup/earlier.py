@@ -33,7 +33,7 @@ class Related(NamedTuple):
     """New records and the old ones that decide about them.
 
     Attributes:
-        clusters: Of the new records; the kept record of some is an old one.
+        clusters: Clusters of the new records; the kept record of some is an old one.
         records: [k] int64, new records in a cluster with old ones, ascending.
         splits: [k] the split of each one's old record; None if that was dropped.
     """
@@ -120,7 +120,7 @@ def match_existing(
     Args:
         sidecars: All staged units.
         stored: The earlier generations.
-        clusters: Of the new records alone.
+        clusters: Clusters of the new records alone.
         exact: [n, 2] see `exact_links`.
         near: Pairs (new record, row of a stored one).
         keep_all: Keep all records, in the split of the old one.

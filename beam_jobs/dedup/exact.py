@@ -53,7 +53,7 @@ def exact_pairs_by_partition(
     Args:
         sidecars: All staged units.
         confirm: See `exact_pairs`.
-        number: Of partitions.
+        number: Number of partitions.
     """
     for records in _repeated(sidecars, number):
         fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)

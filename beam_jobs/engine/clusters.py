@@ -113,7 +113,7 @@ def cancelling(
     against a corpus that was refused.
 
     Args:
-        result: Of `pipeline.run()`.
+        result: Result of `pipeline.run()`.
         must_end: Asked every second.
         cancel_tasks: Has the tasks end, also where the engine does not.
     """

@@ -36,7 +36,7 @@ def is_dataflow(runner: PipelineRunner) -> bool:
 def check_job(
     options: PreprocessOptions, runner: PipelineRunner, beam_options: PipelineOptions
 ) -> None:
-    """Returns if Dataflow can run a job.
+    """Checks that Dataflow can run a job.
 
     Args:
         options: The job.

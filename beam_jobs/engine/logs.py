@@ -54,7 +54,7 @@ def beam_log(beam_args: Sequence[str], show: Callable[[str], None]) -> Iterator[
     """Within this context, Beam logs what matters to users; enter it before anything imports Beam.
 
     Args:
-        beam_args: Of the local engine nothing is logged, of a cluster the states of the job.
+        beam_args: Flags for Beam; a cluster's states of the job are logged, else nothing.
         show: Called with a line, also from other threads.
     """
     if runs_here(beam_args):

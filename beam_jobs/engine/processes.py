@@ -66,7 +66,7 @@ class Failure(NamedTuple):
     """What a worker sends in place of a result.
 
     Attributes:
-        message: Of the error.
+        message: Message of the error.
         kind: Name of the class of an error that a user can fix; "" for any other.
         details: The traceback of any other.
     """

@@ -229,7 +229,7 @@ class RecordType(abc.ABC):
         """Creates what all shards need in `workspace.shared`; every run repeats it.
 
         Args:
-            workspace: Of the build.
+            workspace: Workspace of the build.
             sample: Reads records of the training split.
 
         Returns:
@@ -263,7 +263,7 @@ class RecordType(abc.ABC):
         """Further statistics of the training split for the manifest, for readers to normalize with.
 
         Args:
-            columns: Of the index of the split.
+            columns: Columns of the index of the split.
             counters: What its shards counted, see `beam_jobs.counters`.
         """
         return {}

@@ -155,7 +155,7 @@ class ImageRecords(SingleRecords):
         """An image that is stored as it is, and its fingerprint; None if it needs a change.
 
         Args:
-            data: Of a file; None is returned for a damaged one too.
+            data: Content of a file; None is returned for a damaged one too.
             counts: Whether its pixels are needed for statistics.
         """
         size = needs_no_change(data)

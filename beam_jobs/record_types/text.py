@@ -136,7 +136,7 @@ class TextRecords(RecordType):
         )
 
     def notes(self, noted: Mapping[str, int], staged: int) -> list[str]:
-        """See RecordType: HTML tags that cleaning has left."""
+        """Notes HTML tags that cleaning has left."""
         tagged = noted.get(_TAGGED, 0)
         is_settled = not self._steps or any(isinstance(one.step, Tags) for one in self._steps)
         if is_settled or tagged <= _MANY_TAGGED * staged:
@@ -167,7 +167,7 @@ class TextRecords(RecordType):
 
     @property
     def stored_features(self) -> tuple[pa.Field, ...]:
-        """See RecordType; --dedup-parts needs the segments of all documents at once."""
+        """Without segments: --dedup-parts needs those of all documents at once."""
         return _NEAR_FIELDS * self._near
 
     @override
@@ -184,7 +184,7 @@ class TextRecords(RecordType):
         workspace: Workspace,
         partition_rows: int,
     ) -> PlannedChanges | None:
-        """See RecordType; --dedup-parts removes repeated lines or paragraphs.
+        """Plans which repeated lines or paragraphs --dedup-parts removes.
 
         Documents that have lost some are compared again, and measured by `length` again.
         """

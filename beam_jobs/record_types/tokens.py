@@ -75,13 +75,13 @@ class TokenRecords(TextRecords):
 
     @property
     def staged_features(self) -> tuple[Feature, ...]:
-        """See RecordType; the text."""
+        """The text."""
         return self._staged
 
     def prepare_shared_artifacts(
         self, workspace: Workspace, sample: TrainingSample
     ) -> tuple[dict[str, Any], list[str]]:
-        """See RecordType; copies the tokenizer into the workspace, or trains it there."""
+        """Copies the tokenizer into the workspace, or trains it there."""
         options = self._options
         if options.base and _take_over_tokenizer(options, workspace):
             pass
@@ -105,7 +105,7 @@ class TokenRecords(TextRecords):
         return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, notes
 
     def shard_options(self) -> dict[str, Any]:
-        """See RecordType; the tokenizer itself is prepared."""
+        """Packing and the versions of the kernels; the tokenizer itself is a shared artifact."""
         return {
             "tokens_version": TOKENS_VERSION,
             "kernels": _kernels(),
@@ -131,7 +131,7 @@ class TokenRecords(TextRecords):
 
     @property
     def index_columns(self) -> tuple[pa.Field, ...]:
-        """See RecordType; a sequence of several documents has other columns than a document."""
+        """The columns of a document, or of a sequence of several documents."""
         return PACKED_COLUMNS if self._options.pack else super().index_columns
 
     @override

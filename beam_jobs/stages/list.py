@@ -249,7 +249,7 @@ class _Written(NamedTuple):
     Attributes:
         items: Its rows.
         usable: Those that are not rejected.
-        bytes: Of all items.
+        bytes: Size of all items.
         places: Where each batch begins in the file, and where the last one ends.
     """
 

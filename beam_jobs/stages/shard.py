@@ -201,7 +201,7 @@ class _ShardFile:
 
     Attributes:
         records: Examples so far.
-        bytes: Of the shard so far.
+        bytes: Size of the shard so far.
         digest: SHA-256 of them.
     """
 

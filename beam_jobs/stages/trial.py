@@ -47,8 +47,8 @@ class Trial(NamedTuple):
         item_bytes: Size of their items in the listing, as far as they were read; None where that
             is not known, because the middle of a compressed file was reached.
         one_per_item: Whether every item was a record.
-        staged_bytes: Of the staged payload.
-        rejected_bytes: Of the rejected originals.
+        staged_bytes: Size of the staged payload.
+        rejected_bytes: Size of the rejected originals.
         seconds: It took, on one core, without loading libraries.
     """
 

@@ -21,7 +21,7 @@ class Assignment:
     """One signed byte per staged record, in a memory-mapped file.
 
     Attributes:
-        names: Of the splits; a split is an index into this list.
+        names: Names of the splits; a split is an index into this list.
         split_of: [records] int8; LEFT_OUT for records that are in no split.
     """
 

@@ -50,7 +50,7 @@ class StagedBlock(NamedTuple):
     Attributes:
         row: The row of the first in the table of the shard; the others follow.
         entries: [n] large_binary, of each as in StagedRecord.
-        late: Of each, as in StagedRecord.
+        late: Late features of each, as in StagedRecord.
     """
 
     row: int
@@ -126,7 +126,7 @@ class OnePerRecord(ExampleBuilder):
             yield BuiltExample(finish_example(record.entries + record.late), record.row, {})
 
     def build_blocks(self, table: pa.Table, blocks: Iterator[StagedBlock]) -> Iterator[BuiltBlock]:
-        """See ExampleBuilder; without a step of Python for each record."""
+        """Builds examples without a step of Python for each record."""
         for row, entries, late in blocks:
             rows = np.arange(row, row + len(entries), dtype=np.int64)
             examples = finish_columns(entries, pa.array(late, pa.large_binary()))

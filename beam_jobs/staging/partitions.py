@@ -37,7 +37,7 @@ class Partitions:
 
     Args:
         folder: A path of its own on the local disk; made if it is needed, and removed at the end.
-        dtype: Of a row, structured.
+        dtype: Structured type of a row.
         number: How many partitions there are.
     """
 

@@ -41,8 +41,8 @@ class Cell(NamedTuple):
         run: Key of the run.
         offset: In its file.
         records: Number of them.
-        row_bytes: Of the frame with the rows, with which it begins.
-        payload_bytes: Of the frames.
+        row_bytes: Size of the frame with the rows, with which it begins.
+        payload_bytes: Size of the frames.
     """
 
     run: str
@@ -82,10 +82,10 @@ def write_run(
 
     Args:
         workspace: The build.
-        key: Of the run.
+        key: Key of the run.
         table: The rows of its records in order.
         sources: Where the frames are now; "unit" of a row is an index into them.
-        ends: Of every cell, one behind its last destination; ascending.
+        ends: End of every cell, one behind its last destination; ascending.
         block_bytes: Payload in memory at a time.
         on_written: Called with the number of records after each cell.
 

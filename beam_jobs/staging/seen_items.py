@@ -84,7 +84,7 @@ class ItemHashWriter:
     """Takes the hashes of a listing one by one, and writes them in batches.
 
     Args:
-        writer: Of an Arrow file with one column.
+        writer: Writer of an Arrow file with one column.
     """
 
     def __init__(self, writer: pa.RecordBatchWriter) -> None:
@@ -135,7 +135,7 @@ def write_seen_items(
 
     Args:
         workspace: The build.
-        summaries: Of all units.
+        summaries: Summaries of all units.
         listed: Where the listing is; None if there.
 
     Returns:

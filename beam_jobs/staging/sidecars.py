@@ -30,7 +30,7 @@ class Sidecars:
 
     Args:
         workspace: The build.
-        summaries: Of all units.
+        summaries: Summaries of all units.
         on_read: Called with the number of rows after each sidecar.
 
     Attributes:

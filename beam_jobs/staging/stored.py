@@ -69,7 +69,7 @@ class StoredRecords:
 
     Attributes:
         base: The set.
-        manifest: Of that generation.
+        manifest: Manifest of that generation.
         keys: [n] uint64.
         fingerprints: [n, 16] uint8.
 

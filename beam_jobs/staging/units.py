@@ -65,9 +65,9 @@ class Unit(NamedTuple):
         key: Content address: files, options and code version decide it.
         start: First row in the listing.
         end: One behind the last row.
-        bytes: Of its records, as listed.
+        bytes: Size of its records, as listed.
         listed_at: First byte, in the listing, of the batches that have its rows.
-        listed_bytes: Of these batches.
+        listed_bytes: Size of these batches.
         listed_crc32: CRC-32 of these bytes.
     """
 

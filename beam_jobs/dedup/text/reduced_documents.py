@@ -40,7 +40,7 @@ class TextDescriptions(NamedTuple):
 
     Attributes:
         columns: [n] each, by name: those of the sidecar that duplicates are found by.
-        reasons: Of the texts that a rule of length leaves out, by their number.
+        reasons: Reasons of the texts that a rule of length leaves out, by their number.
     """
 
     columns: Mapping[str, pa.Array]

@@ -111,7 +111,7 @@ class SegmentRemover(ExampleBuilder):
     other builder sets no such columns.
 
     Attributes:
-        features: Of a staged record, in their order.
+        features: Features of a staged record, in their order.
         kind: "lines" or "paragraphs".
         builder: Makes the examples.
         measure: Measures a text; None if the index has no such columns.

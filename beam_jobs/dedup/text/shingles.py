@@ -109,7 +109,7 @@ def jaccard(sets: Shingles, pairs: IntArray) -> npt.NDArray[np.float64]:
     """[k] similarity of each pair; 0 where both sets are empty.
 
     Args:
-        sets: Of n documents.
+        sets: Shingles of n documents.
         pairs: [k, 2] int64 in [0, n); k < 2**32.
     """
     sizes = np.diff(sets.begins)[pairs]

@@ -42,7 +42,7 @@ def write_build_info(
 
     Args:
         workspace: The build.
-        listing: Of the corpus.
+        listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         plan: The plan, with its notes and warnings.
         summaries: All units.

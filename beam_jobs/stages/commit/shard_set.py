@@ -18,12 +18,11 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
-from beam_jobs.stages.commit.corpus_warnings import corpus_warnings
+from beam_jobs.stages.commit.corpus_notes import corpus_warnings, staging_notes
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
-from beam_jobs.stages.commit.staging_notes import staging_notes
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import Listing
@@ -64,7 +63,7 @@ def commit(
     Args:
         summaries: All units.
         results: All shards.
-        listing: Of the corpus.
+        listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         context: The job.
 

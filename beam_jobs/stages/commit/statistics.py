@@ -28,7 +28,7 @@ def split_statistics(
     """Class counts; of the training split also class weights, ranges, means and histograms.
 
     Args:
-        columns: Of the index of the split; of a local file, some rows are in memory at a time.
+        columns: Columns of the index of the split, of which some rows are in memory at a time.
         counters: Counters of its shards.
         class_names: Names of the classes by label feature; a record that has several of a feature
             counts for each.
@@ -58,9 +58,9 @@ def class_statistics(
     """Class counts of one label; of the training split also class weights.
 
     Args:
-        columns: Of the index.
+        columns: Columns of the index.
         feature: The label.
-        names: Of its classes.
+        names: Names of its classes.
         several: Whether a record may have several of them.
         training: Whether it is the training split.
     """

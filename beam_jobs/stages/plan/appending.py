@@ -194,7 +194,7 @@ class StoredExamples:
 
     Args:
         base: The set.
-        manifest: Of it.
+        manifest: Manifest of the set.
     """
 
     def __init__(self, base: Place, manifest: Manifest) -> None:

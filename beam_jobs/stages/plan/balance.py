@@ -50,7 +50,7 @@ def balance(
             largest; "undersample" leaves records out until all have as few as the smallest.
         assignment: Changed in place by "undersample".
         sidecars: All staged units.
-        class_names: Of the label.
+        class_names: Names of the classes of the label.
 
     Returns:
         What is repeated, and how many records are left out.

@@ -54,7 +54,7 @@ def find_excluded(
     """Finds the records to keep out, marks the staged ones, and writes the list for the commit.
 
     Args:
-        summaries: Of all units.
+        summaries: Summaries of all units.
         sidecars: Their staged records; its `excluded` is set if there is any to keep out.
         context: The job.
     """

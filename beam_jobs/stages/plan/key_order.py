@@ -21,9 +21,9 @@ class SplitKeys:
     """The keys and the size of a split, before its shards are cut.
 
     Attributes:
-        name: Of the split.
+        name: Name of the split.
         keys: The shuffle keys of its records and their copies.
-        bytes: Of its records and their copies, as staged.
+        bytes: Bytes of its records and their copies, as staged.
     """
 
     name: str

@@ -91,8 +91,8 @@ class Merging(NamedTuple):
     """How a build may merge.
 
     Attributes:
-        cost: Of the storage that has the units.
-        limits: Of a worker.
+        cost: Cost of the storage that has the units.
+        limits: Limits of a worker.
         max_levels: Number of levels that the pipeline has; 0 if it has none.
     """
 
@@ -111,9 +111,9 @@ class Work(NamedTuple):
     Attributes:
         units: Number of staged units that have records.
         shards: Number of shards.
-        records: Of all shards, copies included.
-        payload_bytes: Of these.
-        row_bytes: Of their sidecar rows.
+        records: Records of all shards, copies included.
+        payload_bytes: Bytes of their payload.
+        row_bytes: Bytes of their sidecar rows.
     """
 
     units: int

@@ -44,9 +44,9 @@ class MergeTask(NamedTuple):
         group: Which of the groups of the level.
         bucket: Which of its buckets.
         key: Content address of the run.
-        recipe: Of level 1, see `recipes.ShardSpec`; it has the column "destination" too.
-        inputs: Of further levels.
-        ends: Of every cell to write, one behind its last destination.
+        recipe: Recipe of a task of level 1, with the column "destination"; see `recipes.ShardSpec`.
+        inputs: Inputs of a task of a further level.
+        ends: End of every cell to write, one behind its last destination.
         records: Number of them.
     """
 
@@ -194,7 +194,7 @@ def merge_tasks(plan: MergePlan, level: int, runs: Sequence[MergedRun]) -> Itera
     Args:
         plan: The plan.
         level: 1 for the first.
-        runs: Of the level before; of level 1, none.
+        runs: Runs of the level before; none for level 1.
     """
     if level > len(plan.levels):
         return

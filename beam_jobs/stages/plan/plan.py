@@ -109,7 +109,7 @@ def plan_shards(
     """Plans every shard and writes its recipe; if units are to be merged, the recipes of that.
 
     Args:
-        summaries: Of all units.
+        summaries: Summaries of all units.
         context: The job.
         merging: Whether units may be merged before shards are written.
         partition_rows: About how many rows are held in memory at a time; None for as many as suit

@@ -53,8 +53,8 @@ class RecipeWriter:
 
     Attributes:
         workspace: The build.
-        name: Of the shard set.
-        num_shards: Of every split.
+        name: Name of the shard set.
+        num_shards: Number of shards of every split.
         units: Every unit, by its number.
         salt: What decides the bytes of every shard, besides its rows.
         columns: The columns that the record type planned.

@@ -1,4 +1,4 @@
-"""Facts about a corpus that make its set unfit, most likely: a line for each, with what to do."""
+"""Notes on what staging has counted, and warnings: facts that make a set unfit, most likely."""
 
 from __future__ import annotations
 
@@ -10,13 +10,43 @@ import pyarrow.compute as pc
 from beam_jobs.corpus.item_table import endings
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.sniffing import has_known_ending
+from beam_jobs.job_context import JobContext
+from beam_jobs.options.values import parse_kept
+from beam_jobs.stages.list import Listing
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace, read_batches
+from foundation.options import flag_of
 from foundation.wording import counted
 
 _EMPTY = "empty "  # in the notes of a unit, before the name of a column
 _MOST_NAMED = 3
 _RARE = 0.1  # the most that endings of no known format may be of all files
+
+
+def staging_notes(
+    summaries: Sequence[UnitSummary], listing: Listing, context: JobContext
+) -> list[str]:
+    """Notes for the user: files left out, kept columns that some records lack, and further ones."""
+    options = context.options
+    noted, staged = _noted(summaries)
+    empty = [
+        f"--keep-columns {name}: {count:,} of {staged:,} records have no value, and store an empty "
+        "text"
+        for name, _ in parse_kept(options.keep_columns)
+        if 0 < (count := noted[_EMPTY + name]) < staged
+    ]
+    flags = [flag_of(name) for name in ("include", "exclude") if getattr(options, name)]
+    left_out = f"{' and '.join(flags)} left out {counted(listing.unselected, 'file')}"
+    unselected = [left_out] if listing.unselected else []
+    return [*unselected, *empty, *context.record_type.notes(noted, staged)]
+
+
+def _noted(summaries: Sequence[UnitSummary]) -> tuple[Counter[str], int]:
+    """Returns the numbers of staged records by what they have, and of all of them."""
+    noted = Counter[str]()
+    for summary in summaries:
+        noted.update(summary.noted)
+    return noted, sum(summary.kept for summary in summaries)
 
 
 def corpus_warnings(
@@ -33,10 +63,7 @@ def corpus_warnings(
 
 
 def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
-    records = sum(summary.kept for summary in summaries)
-    counts = Counter[str]()
-    for summary in summaries:
-        counts.update(summary.noted)
+    counts, records = _noted(summaries)
     empty = [
         key.removeprefix(_EMPTY)
         for key in sorted(counts)
