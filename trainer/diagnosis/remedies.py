@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foundation.wording import format_bytes
-from reader.cache.resources import available_memory_bytes
+from reader.cache.choosing import available_memory_bytes
 from reader.profiling.stages import StageTimes
 from shard_format import load_manifest, manifest_with, open_index
 from trainer import precision
