@@ -317,7 +317,7 @@ def finish(
         context: The job.
         rebuilt: Whether anything was built.
         on_progress: Called with 0 and 1, before and after the report.
-        replacement: Of an old set; it ends here.
+        replacement: Replacement of an old set; it ends here.
     """
     workspace = context.workspace
     if not context.options.no_report and (rebuilt or not has_report(workspace.out)):

@@ -28,7 +28,7 @@ from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import find_duplicates
-from beam_jobs.stages.trial import TRIAL_UNIT, Trial, stage_trial
+from beam_jobs.stages.trial import TRIAL_UNIT, StagingTrial, stage_trial
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.removed import collect_removed
@@ -138,7 +138,7 @@ class DryRun(NamedTuple):
     units: int
     units_staged: int
     unit_bytes: int
-    trial: Trial
+    trial: StagingTrial
     estimate: Estimate | None
     free_bytes: int | None
     growth: Growth | None = None
@@ -233,7 +233,7 @@ def _look(
 def _growth(
     base: Place,
     listing: Listing,
-    trial: Trial,
+    trial: StagingTrial,
     context: JobContext,
 ) -> Growth:
     """Compares the staged sample with the records of the set, as planning would.
@@ -325,7 +325,7 @@ def _rejected(listing: pa.Table) -> dict[str, RejectedItems]:
     return found
 
 
-def _estimate(trial: Trial, usable: pa.Table, left: float, workers: int) -> Estimate | None:
+def _estimate(trial: StagingTrial, usable: pa.Table, left: float, workers: int) -> Estimate | None:
     """The sample, scaled to the corpus; `left` is the share that is not staged yet."""
     if trial.one_per_item:
         records = len(usable)

@@ -28,8 +28,8 @@ from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
-    Limits,
     MergedRun,
+    MergeLimits,
     MergeTask,
     Merging,
     ShardSpec,
@@ -272,7 +272,7 @@ class PlanMerge(Work):
 class _BlockStage(Work):
     """A stage that holds a block of staged payload in memory."""
 
-    def __init__(self, context: JobContext, launched: bool, limits: Limits) -> None:
+    def __init__(self, context: JobContext, launched: bool, limits: MergeLimits) -> None:
         super().__init__(context, launched)
         self._block_bytes = limits.block_bytes
 

@@ -159,7 +159,7 @@ def _leave_nothing(
 
     Args:
         context: The job.
-        replacement: Of an old set, which stays.
+        replacement: Replacement of an old set, which stays.
         unfinished: Whether an earlier build had staged units there, which stay, too.
     """
     options, workspace = context.options, context.workspace

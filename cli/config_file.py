@@ -57,7 +57,7 @@ def save(path: str, options: Any, further: Mapping[str, Any], command: str) -> N
     """Writes options to a file that `--config` takes, each with its help as a comment.
 
     Args:
-        path: Of the file; an existing one is replaced.
+        path: Path of the file; an existing one is replaced.
         options: A dataclass instance; options without a value become comments.
         further: What else to write, by name.
         command: The command whose options these are.

@@ -67,8 +67,9 @@ class _Choice(click.Choice[str]):
 class _Repeatable(click.Option):
     """A flag that may be given several times, with its values joined by commas."""
 
+    @override
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """See click.Option; the value is one text in a --config file."""
+        # The value is one text in a --config file.
         values = (value,) if isinstance(value, str) else value
         return ",".join(super().type_cast_value(ctx, values)) or None
 

@@ -24,9 +24,9 @@ from beam_jobs.stages.plan.merge_levels import (
     UNIT_BYTES,
     WORKER_HOUR_DOLLARS,
     Level,
+    MergeWork,
     Merging,
-    Traffic,
-    Work,
+    StageTraffic,
     choose_levels,
     shuffle_traffic,
     usual_work,
@@ -63,7 +63,7 @@ class Stage(NamedTuple):
     """
 
     name: str
-    traffic: Traffic
+    traffic: StageTraffic
     tasks: int
     busy_seconds: float
 
@@ -79,22 +79,22 @@ class Stage(NamedTuple):
         return self.traffic.reads * reads + self.traffic.writes * writes
 
 
-def work_of(terabytes: float) -> Work:
+def work_of(terabytes: float) -> MergeWork:
     """The work that is left of a corpus of images of 100 kB once it is staged."""
     return usual_work(int(terabytes * TB))
 
 
-def stages_of(work: Work, levels: tuple[Level, ...]) -> list[Stage]:
+def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     """Every stage, in order."""
     size, rows = work.payload_bytes, work.row_bytes
     listed = work.records * LISTED_BYTES
     parts = -(-listed // OBJECT_STORE.write_bytes)
     pages = -(-work.records // PAGE_OBJECTS)
-    stages = [Stage("list", Traffic(parts, pages + parts, 0, listed), 1, 0.0)]
+    stages = [Stage("list", StageTraffic(parts, pages + parts, 0, listed), 1, 0.0)]
     # The owner, what is known of the unit, three looks into the listing; two files are read again
     # for their checksums.
     reads = work.records + work.units * 7
-    staged = Traffic(reads, work.units * 4, size, size + rows)
+    staged = StageTraffic(reads, work.units * 4, size, size + rows)
     stages.append(Stage("stage", staged, work.units, size / STAGE_BYTES_PER_SECOND))
     copying = OBJECT_STORE.bytes_per_second
     tasks = [level.groups * level.buckets for level in levels]
@@ -106,7 +106,7 @@ def stages_of(work: Work, levels: tuple[Level, ...]) -> list[Stage]:
         else:
             count = tasks[number - 1] if name.startswith("merge") else work.shards
             stages.append(Stage(name, traffic, count, size / copying))
-    committed = Traffic(
+    committed = StageTraffic(
         2 * work.shards + work.units, -(-rows // OBJECT_STORE.write_bytes), rows, rows
     )
     stages.append(Stage("commit", committed, 1, work.records * COMMIT_SECONDS))
@@ -154,7 +154,7 @@ def page() -> str:
     )
 
 
-def _figures(work: Work) -> Iterator[tuple[str, str]]:
+def _figures(work: MergeWork) -> Iterator[tuple[str, str]]:
     levels = choose_levels(work, MERGING)
     stages = stages_of(work, levels)
     yield "corpus", _size(work.payload_bytes)
@@ -175,13 +175,13 @@ def _figures(work: Work) -> Iterator[tuple[str, str]]:
         yield f"{name}: dollars", _dollars(dollars)
 
 
-def planner_bytes(work: Work) -> int:
+def planner_bytes(work: MergeWork) -> int:
     """Memory of the process that plans."""
     base = COSTS["base_mib"] * MIB
     return round(base + work.records * COSTS["row_bytes"] + work.units * COSTS["unit_bytes"])
 
 
-def _objects(work: Work, levels: tuple[Level, ...]) -> int:
+def _objects(work: MergeWork, levels: tuple[Level, ...]) -> int:
     """Four of each unit, as many of a run, a recipe of each first run or shard, and the shards."""
     runs = sum(level.groups * level.buckets for level in levels)
     recipes = levels[0].groups if levels else work.shards

@@ -29,7 +29,7 @@ def read_config(
     """The options in a file, by field name.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         fields: The options that it may have.
         further: What else it may have, by name: str, or tuple for a list of text.
 

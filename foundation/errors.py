@@ -61,7 +61,7 @@ def file_error(error: OSError, path: str, *, resumes: bool = True) -> InputError
     """A failed file operation, as a message.
 
     Args:
-        error: Of the operation.
+        error: Error of the operation.
         path: What to name if the error names no file.
         resumes: Whether the same command continues where it failed.
     """

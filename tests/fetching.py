@@ -27,7 +27,7 @@ class Part(NamedTuple):
     """Something to fetch.
 
     Attributes:
-        name: Of its folder, with the version: another version is another part.
+        name: Name of its folder, with the version: another version is another part.
         programs: What must be installed to fetch and to run it.
         fetch: Fills an empty folder.
     """

@@ -78,7 +78,7 @@ def quiet_beam() -> None:
 
 @contextlib.contextmanager
 def _engine_log_shown(show: Callable[[str], None]) -> Iterator[None]:
-    handler, root = _Lines(show), logging.getLogger()
+    handler, root = _LineHandler(show), logging.getLogger()
     root.addHandler(handler)
     for name in _FOR_USERS:
         logging.getLogger(name).setLevel(logging.INFO)
@@ -91,7 +91,7 @@ def _engine_log_shown(show: Callable[[str], None]) -> Iterator[None]:
         root.addHandler(logging.NullHandler())
 
 
-class _Lines(logging.Handler):
+class _LineHandler(logging.Handler):
     """The first line of each record: of a failure Beam logs Java's stack traces."""
 
     def __init__(self, show: Callable[[str], None]) -> None:

@@ -217,7 +217,7 @@ class _ShardFile:
 
     def write(self, table: pa.Table, labels: Labels, blocks: Iterator[BuiltBlock]) -> None:
         """Adds the examples that become of some rows of the shard."""
-        written = _Written(self._schema)
+        written = _WrittenShard(self._schema)
         for built in blocks:
             frames = frame_columns(built.examples)
             data = bytes_of(frames)
@@ -230,7 +230,7 @@ class _ShardFile:
         self.bytes += int(written.lengths.sum())
 
 
-class _Written:
+class _WrittenShard:
     """The rows of a table that go to the index, and the columns that differ there."""
 
     def __init__(self, schema: pa.Schema) -> None:

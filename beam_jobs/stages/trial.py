@@ -36,7 +36,7 @@ _BYTES = 256 << 20  # 256 MiB of originals
 TRIAL_UNIT = "trial"  # key of the staged sample
 
 
-class Trial(NamedTuple):
+class StagingTrial(NamedTuple):
     """What staging a few records gave.
 
     Attributes:
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
     seconds: float
 
 
-def stage_trial(listing: pa.Table, context: JobContext) -> Trial:
+def stage_trial(listing: pa.Table, context: JobContext) -> StagingTrial:
     """Stages random items of a listing as the unit TRIAL_UNIT, for about two seconds.
 
     Args:
@@ -100,7 +100,7 @@ def stage_trial(listing: pa.Table, context: JobContext) -> Trial:
             unit.write_in_shuffle_order(payload, sidecar)
             staged_bytes = payload.tell()
     labels = pc.value_counts(read_table(files["arrow"])["label"].drop_null()).to_pylist()
-    return Trial(
+    return StagingTrial(
         read=unit.read,
         kept=unit.kept,
         reasons=dict(rejects.refused + rejects.filtered),
@@ -118,9 +118,9 @@ class _TimedWork:
 
     Attributes:
         unit: The records.
-        item_bytes: See Trial.
-        one_per_item: See Trial.
-        rejected_bytes: See Trial.
+        item_bytes: See StagingTrial.
+        one_per_item: See StagingTrial.
+        rejected_bytes: See StagingTrial.
         seconds: Since the first record was prepared, which loads libraries and models.
     """
 

@@ -13,7 +13,7 @@ from cli.places import LOCAL
 from trainer.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from trainer.export import Exported
+    from trainer.export import ExportedModel
     from trainer.export.measuring import Measured
 
 
@@ -87,7 +87,7 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
     _print(done, options)
 
 
-def _print(done: Exported, options: ExportOptions) -> None:
+def _print(done: ExportedModel, options: ExportOptions) -> None:
     from cli.console import say, stdout, table
     from foundation.wording import format_bytes
 

@@ -84,7 +84,7 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     program = (sys.executable, "-m", "cli.main", "train")
     try:
         with Bars() as bars:
-            show = _Show(bars, plan)
+            show = _SearchDisplay(bars, plan)
             trials = run_search(plan, program, visible_gpus(), show)
             show.finish()
     except SearchStopped as stopped:
@@ -203,7 +203,7 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class _Show:
+class _SearchDisplay:
     """Draws the events of a search: a bar of all trials, and one of each process."""
 
     def __init__(self, bars: Bars, plan: SearchPlan) -> None:

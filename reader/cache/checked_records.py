@@ -40,7 +40,7 @@ _OPEN_FILES = 64  # in a call
 _EXPECTED = 64  # ranges that the system fetches ahead, from a disk or NFS many at a time
 
 
-class _Run(NamedTuple):
+class _ByteRun(NamedTuple):
     """Adjacent records in a shard: the places [first, end) of a list of records in order.
 
     Attributes:
@@ -198,7 +198,7 @@ class CheckedRecordReader(RecordReader):
         if self._opened is not None:
             self._opened.check()
 
-    def _read_runs(self, runs: list[_Run], skipping: bool) -> Iterator[bytes]:
+    def _read_runs(self, runs: list[_ByteRun], skipping: bool) -> Iterator[bytes]:
         """The bytes of each run, fewer where a shard ends before; of a missing shard none."""
         shards = {run.shard for run in runs}
         copied = {number for number in shards if self._is_copied(number)}
@@ -307,7 +307,7 @@ class CheckedRecordReader(RecordReader):
             return f"number {number}"
 
 
-def _read_near(runs: list[_Run], paths: dict[int, Path]) -> Iterator[bytes]:
+def _read_near(runs: list[_ByteRun], paths: dict[int, Path]) -> Iterator[bytes]:
     """The bytes of each run, of local files by shard; fewer where a file ends before."""
     place = {shard: number for number, shard in enumerate(paths)}
     files = OpenFiles(list(paths.values()), _OPEN_FILES)
@@ -322,7 +322,7 @@ def _read_near(runs: list[_Run], paths: dict[int, Path]) -> Iterator[bytes]:
         yield data
 
 
-def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_Run]:
+def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_ByteRun]:
     """What is read in one piece each, of records in order of their place."""
     apart = (shards[1:] != shards[:-1]) | (begins[1:] > ends[:-1])
     first = np.flatnonzero(np.concatenate([[True], apart]))
@@ -335,7 +335,7 @@ def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[
     sizes = ends[behind - 1] - begins[first]
     columns = (shards[first], begins[first], sizes, first, behind)
     for values in zip(*(column.tolist() for column in columns), strict=True):
-        yield _Run(*values)
+        yield _ByteRun(*values)
 
 
 def _taken(column: pa.ChunkedArray, rows: Any) -> Int64Array:

@@ -29,7 +29,8 @@ class ReadRate:
         tokens_per_second: The same in tokens, padding not counted, at the mean length of a record;
             None where the set holds no token ids.
         first_batch_seconds: Time until the first batch, in none of the above.
-        requests_per_second: Of this process to object stores; None for a set that is not at a URL.
+        requests_per_second: Requests of this process to object stores; None for a set that is not
+            at a URL.
         received_megabytes_per_second: What they answered, in 10**6 bytes; None likewise.
     """
 

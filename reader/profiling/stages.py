@@ -50,8 +50,8 @@ class Stage:
     Attributes:
         name: "storage", "parse", "decode" (with crop and resize), "augment" or "batch".
         cpu_seconds: CPU time per record that this stage adds.
-        up_to_here: Of the chain cut short behind this stage, records from memory; None for a stage
-            that was measured by itself.
+        up_to_here: Rate of the chain cut short behind this stage, records from memory; None for a
+            stage that was measured by itself.
     """
 
     name: str
@@ -64,11 +64,11 @@ class StageTimes:
     """The times of a stream.
 
     Attributes:
-        storage: Of the files.
+        storage: Rates of the files.
         reads_files: Whether the stream reads them every time; else its records are in memory.
         stages: In the order in which a record passes them. "storage" is the CPU time of reading
             files, where they are read, and of finding out which record is next.
-        chain: Of the whole stream, storage left out.
+        chain: Rates of the whole stream, storage left out.
     """
 
     storage: StorageTimes

@@ -270,8 +270,8 @@ def flink_cluster(
 
     Args:
         folder: For its configuration, its files and, in "logs", its logs.
-        machines: Of the JobManager and the job server, which the caller must be on, and of each
-            TaskManager with its worker pool.
+        machines: Machines of the JobManager and the job server, which the caller must be on, and
+            of each TaskManager with its worker pool.
         environment: Further variables of the workers.
     """
     fetched("flink"), fetched("beam-flink")

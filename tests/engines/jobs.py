@@ -30,7 +30,7 @@ class Job:
 
     Attributes:
         repository: Where the command runs.
-        arguments: Of the command, without --out.
+        arguments: Arguments of the command, without --out.
         root_hash: As the local engine gives it.
         units: Number of its units.
         environment: Further variables of the command.

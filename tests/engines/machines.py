@@ -30,8 +30,8 @@ class Machine:
     """A machine.
 
     Attributes:
-        address: Of its network, which others reach it by.
-        namespace: Of its network; None for the one of this process.
+        address: Address in its network, which others reach it by.
+        namespace: Namespace of its network; None for the one of this process.
     """
 
     address: str

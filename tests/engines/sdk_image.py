@@ -30,7 +30,7 @@ class SdkImage:
     """An environment with what Beam's image has, in a folder; see `beam_python3.11_sdk`.
 
     Attributes:
-        folder: Of everything that a container would have.
+        folder: Folder of everything that a container would have.
         python: Its interpreter.
         environment: Variables for a process in it: nothing of the checkout, and no package index.
     """

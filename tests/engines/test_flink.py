@@ -10,7 +10,7 @@ import pytest
 
 from beam_jobs import BuildShardSet, ImageOptions, preprocess
 from beam_jobs.engine.runners import choose_runner
-from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, Limits, Merging
+from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, MergeLimits, Merging
 from shard_format import load_build, load_manifest
 from tests.engines.flink import TASK_MANAGERS
 from tests.engines.jobs import ended, kill_launcher, staged_units, wait_until
@@ -70,7 +70,7 @@ def test_units_are_merged_in_levels(samples, flink, tmp_path):
     given = {"resize": "shorter:64", "unit_size": "128KiB", "num_shards": 20}
     local = preprocess(ImageOptions((str(samples),), str(tmp_path / "local"), **given))
     # Requests that are dear enough for a corpus of 4 MB.
-    merging = Merging(OBJECT_STORE._replace(read_dollars=1.0), Limits(block_bytes=1 << 16), 2)
+    merging = Merging(OBJECT_STORE._replace(read_dollars=1.0), MergeLimits(block_bytes=1 << 16), 2)
     runner, beam_options = choose_runner(flink.beam_args, None)
     with beam.Pipeline(runner=runner, options=beam_options) as pipeline:
         options = ImageOptions((str(samples),), str(tmp_path / "set"), **given)

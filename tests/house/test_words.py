@@ -45,9 +45,3 @@ def test_a_class_name_that_two_modules_have(breaks):
         ("twin-classes", 1),
         ("twin-classes", 1),
     ]
-
-
-def test_counts_only_fall():
-    counts = {rule: {} for rule in words.RULES} | {"returns-if": {"ours": 2, "theirs": 5}}
-    allowed = {"returns-if": {"ours": 3, "theirs": 4}}
-    assert words.lowered(counts, allowed)["returns-if"] == {"ours": 2, "theirs": 4}

@@ -1,13 +1,7 @@
-"""Checks the words of docstrings and the names of classes: `python -m tests.house.words`.
-
-`words.toml` has how many breaks of each rule a package still has; the check fails on more of them.
-`--write` lowers the counts to what there is. Who moves a file to another package moves its breaks
-in `words.toml` by hand.
-"""
+"""Checks the words of docstrings and the names of classes: `python -m tests.house.words`."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
@@ -17,10 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import tomli_w
-
 REPOSITORY = Path(__file__).parents[2]
-_ALLOWED = Path(__file__).with_name("words.toml")
 _BESIDE_THE_PRODUCT = ("benchmarks", "tests")
 
 RULES = {
@@ -49,18 +40,9 @@ class Break(NamedTuple):
     line: int
     text: str
 
-    @property
-    def package(self) -> str:
-        """The top-level folder."""
-        return self.path.split("/", maxsplit=1)[0]
-
 
 def main() -> None:
-    """Prints every break of a rule that has more of them than `words.toml` allows."""
-    parser = argparse.ArgumentParser(prog="python -m tests.house.words", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="lower the counts of words.toml")
-    parser.add_argument("--all", action="store_true", help="print the allowed breaks too")
-    arguments = parser.parse_args()
+    """Prints every break of a rule, and exits with 1 if there is one."""
     product = product_packages()
     files = [
         path
@@ -68,18 +50,9 @@ def main() -> None:
         for path in (REPOSITORY / name).rglob("*.py")
     ]
     breaks = sorted(breaks_in(files, product), key=lambda one: (one.path, one.line))
-    counts = count(breaks)
-    allowed = tomllib.loads(_ALLOWED.read_text(encoding="utf-8")) if _ALLOWED.exists() else {}
-    if arguments.write:
-        _ALLOWED.write_text(tomli_w.dumps(lowered(counts, allowed)), encoding="utf-8")
-        return
-    more = False
     for one in breaks:
-        limit = allowed.get(one.rule, {}).get(one.package, 0)
-        if (too_many := counts[one.rule][one.package] > limit) or arguments.all:
-            print(f"{one.path}:{one.line}: {one.rule}: {one.text}")
-        more |= too_many
-    if more:
+        print(f"{one.path}:{one.line}: {one.rule}: {one.text}")
+    if breaks:
         sys.exit("\n".join(["", *(f"{rule}: {reason}." for rule, reason in RULES.items())]))
 
 
@@ -116,31 +89,6 @@ def _breaks_in_docstring(node: _Documented, name: str) -> Iterator[Break]:
     for number, line in enumerate(docstring.splitlines()):
         if _OF_DESCRIPTION.match(line):
             yield Break("of-descriptions", name, start + number, line.strip())
-
-
-def count(breaks: Iterable[Break]) -> dict[str, dict[str, int]]:
-    """The number of breaks by rule and package."""
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for one in breaks:
-        counts[one.rule][one.package] += 1
-    return counts
-
-
-def lowered(
-    counts: dict[str, dict[str, int]], allowed: dict[str, dict[str, int]]
-) -> dict[str, dict[str, int]]:
-    """The allowed counts, each at most what there is. Without any, what there is."""
-    new = {
-        rule: {
-            package: min(number, allowed.get(rule, {}).get(package, 0) if allowed else number)
-            for package, number in sorted(counts[rule].items())
-        }
-        for rule in RULES
-    }
-    return {
-        rule: {package: number for package, number in packages.items() if number}
-        for rule, packages in new.items()
-    }
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ class Fault:
 
     Attributes:
         name: One of FAULTS.
-        kinds: Of requests, as `kind_of` names them; none for all.
-        share: Of those requests that it happens to.
+        kinds: Kinds of requests, as `kind_of` names them; none for all.
+        share: Share of those requests that it happens to.
         most: Times that it happens.
         skip: Requests of those kinds that it leaves alone first.
         status: For "status": 503 or 429, for example.

@@ -45,7 +45,7 @@ class Proxy:
 
     Attributes:
         server: The server as it is reached through the proxy.
-        pid: Of the proxy's process.
+        pid: Process id of the proxy.
     """
 
     def __init__(self, server: Server, control: str, pid: int) -> None:
@@ -99,7 +99,7 @@ def proxy(server: Server, folder: Path, *, latency: float = 0) -> Iterator[Proxy
 
     Args:
         server: That runs.
-        folder: Of its log.
+        folder: Folder of its log.
         latency: Seconds added to each request.
     """
     log = folder / "proxy.log"

@@ -16,7 +16,7 @@ class Server:
         address: HOST:PORT that it listens on.
         bucket: URL of the bucket, such as s3://shards.
         environment: What a user of this server sets; its values name the address.
-        pid: Of its process, to be watched or killed.
+        pid: Process id, to be watched or killed.
     """
 
     address: str

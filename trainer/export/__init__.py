@@ -10,7 +10,7 @@ in a file of its own and name it in `targets.TARGETS` and `options.TARGET_NAMES`
 
 from __future__ import annotations
 
-from trainer.export.exporting import Exported, export
+from trainer.export.exporting import ExportedModel, export
 from trainer.export.options import ExportOptions
 
-__all__ = ["ExportOptions", "Exported", "export"]
+__all__ = ["ExportOptions", "ExportedModel", "export"]

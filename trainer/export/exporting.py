@@ -17,7 +17,7 @@ OnProgress = Callable[[str, int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """The result of an export.
 
     Attributes:
@@ -69,7 +69,7 @@ def report_of(
 
 def export(
     options: ExportOptions, on_progress: OnProgress = lambda what, done, total: None
-) -> Exported:
+) -> ExportedModel:
     """Exports the model of a finished run.
 
     Args:

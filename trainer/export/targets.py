@@ -14,18 +14,20 @@ import tensorflow as tf
 from shard_format import InputError, UsageError
 from trainer.checkpointing.run_dir import write_json
 from trainer.export import litert, onnx
-from trainer.export.exporting import Exported, OnProgress, report_of
+from trainer.export.exporting import ExportedModel, OnProgress, report_of
 from trainer.export.locating import REPORT
 from trainer.export.measuring import Measured, examples_of, image_files, measure
 from trainer.export.options import ExportOptions
 from trainer.export.saved_model import make_module, session, write_version
 from trainer.export.trained_run import TrainedRun, in_float32
 
-Target = Callable[[TrainedRun, ExportOptions, OnProgress], Exported]
+Target = Callable[[TrainedRun, ExportOptions, OnProgress], ExportedModel]
 _LABELS = "labels.txt"
 
 
-def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
+def to_saved_model(
+    run: TrainedRun, options: ExportOptions, on_progress: OnProgress
+) -> ExportedModel:
     """A version folder with signatures that take raw bytes or texts."""
     examples = _examples(run, options, on_progress)
     on_progress("writing the signatures", 1, 2)
@@ -48,7 +50,9 @@ def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgr
     )
     write_report(path, models)
     on_progress("done", 2, 2)
-    return Exported(path, models, served.notes, tuple(loaded.signatures), path / REPORT, run.kind)
+    return ExportedModel(
+        path, models, served.notes, tuple(loaded.signatures), path / REPORT, run.kind
+    )
 
 
 def _served(run: TrainedRun, examples: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -61,7 +65,7 @@ def _served(run: TrainedRun, examples: list[tuple[Any, Any]]) -> list[tuple[Any,
     return [(np.array([file], object), label) for (file, _), (_, label) in pairs]
 
 
-def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
+def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> ExportedModel:
     """One LiteRT file for each quantization."""
     _require_classifier(run, options)
     asked = options.quantize.split(",")
@@ -91,7 +95,7 @@ def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) 
     return dataclasses.replace(_finished(run, options, tuple(models)), notes=tuple(notes))
 
 
-def to_onnx(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
+def to_onnx(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> ExportedModel:
     """One ONNX file."""
     _require_classifier(run, options)
     examples = _examples(run, options, on_progress)
@@ -166,9 +170,11 @@ def _written(path: Path, content: bytes) -> Path:
     return path
 
 
-def _finished(run: TrainedRun, options: ExportOptions, models: tuple[Measured, ...]) -> Exported:
+def _finished(
+    run: TrainedRun, options: ExportOptions, models: tuple[Measured, ...]
+) -> ExportedModel:
     """Writes the names of the classes and export.json into the directory."""
     names = "".join(f"{name}\n" for name in run.class_names)
     _written(options.out / _LABELS, names.encode())
     write_json(options.out / REPORT, report_of(run, options, models))
-    return Exported(options.out, models, (), (), options.out / REPORT, run.kind)
+    return ExportedModel(options.out, models, (), (), options.out / REPORT, run.kind)

@@ -82,7 +82,7 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
     blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(codes), _BLOCK_ROWS)]
     with ThreadPoolExecutor(threads) as pool:
         for band in range(BANDS):
-            table = _Table(codes, band)
+            table = _BucketTable(codes, band)
             looked_up = pool.map(
                 lambda rows, table=table, band=band: table.look_up(
                     rows.start, codes[rows, 0], weak_bits(hashes[rows], band), planes[rows]
@@ -115,11 +115,11 @@ def find_candidates_across(
             codes, whole_codes, planes = view_codes(parts), view_codes(wholes), certainty(parts)
             starts = range(0, len(parts), _BLOCK_ROWS)
             for band in range(BANDS if len(parts) and len(wholes) else 0):
-                table = _Table(whole_codes, band, first_whole, _SPARE_BITS)
+                table = _BucketTable(whole_codes, band, first_whole, _SPARE_BITS)
 
                 def look_up(
                     start: int,
-                    table: _Table = table,
+                    table: _BucketTable = table,
                     band: int = band,
                     first: int = first_part,
                     parts: npt.NDArray[np.uint8] = parts,
@@ -134,7 +134,7 @@ def find_candidates_across(
     return _unpack(_best_views(np.concatenate(found)))
 
 
-class _Table:
+class _BucketTable:
     """The views of some images, by the bits of one band.
 
     Args:

@@ -48,7 +48,7 @@ class ClusterMember:
 
 
 @dataclasses.dataclass
-class Cluster:
+class DuplicateCluster:
     """The kept record and its first duplicates, those with another label first.
 
     Attributes:
@@ -90,7 +90,7 @@ def content(reported: ReportedSet) -> Content:
     return {"counts": counts, "clusters": read_clusters(reported)}
 
 
-def read_clusters(reported: ReportedSet) -> list[Cluster]:
+def read_clusters(reported: ReportedSet) -> list[DuplicateCluster]:
     """Clusters to show: those with conflicting labels first, then the first ones of the file."""
     clusters = _read_members(reported, _chosen(reported))
     _add_previews_of_members(reported, clusters)
@@ -120,7 +120,7 @@ def _chosen(reported: ReportedSet) -> list[str]:
     return list(contradictory | first)[:_MOST_CLUSTERS]
 
 
-def _read_members(reported: ReportedSet, chosen: list[str]) -> list[Cluster]:
+def _read_members(reported: ReportedSet, chosen: list[str]) -> list[DuplicateCluster]:
     wanted = pa.array(chosen, pa.string())
     sizes = np.zeros(len(chosen), np.int64)
     first: list[pa.Table] = []  # the rows to show; a cluster may span several batches
@@ -137,7 +137,7 @@ def _read_members(reported: ReportedSet, chosen: list[str]) -> list[Cluster]:
         sizes += np.bincount(int64(rows["cluster"]), minlength=len(chosen))
         first = [_first_members(pa.concat_tables([*first, rows]))]
         start += len(batch)
-    clusters = [Cluster(*named) for named in zip(chosen, sizes.tolist(), strict=True)]
+    clusters = [DuplicateCluster(*named) for named in zip(chosen, sizes.tolist(), strict=True)]
     for value in (value for rows in first for value in rows.to_pylist()):
         cluster = clusters[value["cluster"]]
         cluster.kept_label = value["kept_label"]
@@ -160,7 +160,7 @@ def _disagrees(batch: pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.fill_null(batch["conflict"], False), differs)
 
 
-def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster]) -> None:
+def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[DuplicateCluster]) -> None:
     members = {member.row: member for cluster in clusters for member in cluster.members}
     if not members:
         return
@@ -176,7 +176,7 @@ def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster])
             return
 
 
-def _separate_kept(cluster: Cluster) -> None:
+def _separate_kept(cluster: DuplicateCluster) -> None:
     """A cluster that is dropped completely has a row for the record that would be kept."""
     own = cluster.members[0]
     if own.record_id == cluster.kept_id:
@@ -185,7 +185,7 @@ def _separate_kept(cluster: Cluster) -> None:
         del cluster.members[0]
 
 
-def _add_kept_records(reported: ReportedSet, clusters: Iterable[Cluster]) -> None:
+def _add_kept_records(reported: ReportedSet, clusters: Iterable[DuplicateCluster]) -> None:
     by_id = {cluster.kept_id: cluster for cluster in clusters}
     if reported.packed:  # a sequence has the id of its first document, and holds others
         for cluster in by_id.values():

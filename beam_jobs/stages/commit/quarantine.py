@@ -39,7 +39,7 @@ def write_quarantine(
 
     Args:
         workspace: The build.
-        summaries: Of all units; those without rejects are not read.
+        summaries: Summaries of all units; those without rejects are not read.
         removed: The records that the set keeps out.
 
     Returns:

@@ -1,6 +1,6 @@
 """Stage 3, plan: duplicates, splits, balance and shard boundaries, on columns of the sidecars."""
 
-from beam_jobs.stages.plan.merge_levels import LIMITS, Limits, Merging, merging_at
+from beam_jobs.stages.plan.merge_levels import LIMITS, MergeLimits, Merging, merging_at
 from beam_jobs.stages.plan.merge_plan import (
     MergedRun,
     MergeTask,
@@ -13,7 +13,7 @@ from beam_jobs.stages.plan.recipes import ShardSpec
 
 __all__ = [
     "LIMITS",
-    "Limits",
+    "MergeLimits",
     "MergeTask",
     "MergedRun",
     "Merging",

@@ -16,7 +16,7 @@ A block of payload (512 MiB) is read at a time, from each of at most 64 inputs: 
 which is one request. Shorter ones cost more in requests than the copying that they save; longer
 ones need more memory or more levels. A shard of 128 MiB is one block, and reads one range from
 each of at most 16 inputs, 8 MiB again. A worker holds the block, the rows of its task, which are
-limited too, and the ranges in flight (`Limits.memory_bytes`, 1.1 GiB).
+limited too, and the ranges in flight (`MergeLimits.memory_bytes`, 1.1 GiB).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOCAL = RequestCost(150e-6, 1, 300e6, 0.0, 0.0, 1 << 40, 1 << 40, math.inf)
 OBJECT_STORE = RequestCost(0.03, 16, 100e6, 0.4e-6, 5e-6, READ_BYTES, WRITE_BYTES, 4.0)
 
 
-class Limits(NamedTuple):
+class MergeLimits(NamedTuple):
     """What a worker can hold.
 
     Attributes:
@@ -92,20 +92,20 @@ class Merging(NamedTuple):
 
     Attributes:
         cost: Cost of the storage that has the units.
-        limits: Limits of a worker.
+        limits: MergeLimits of a worker.
         max_levels: Number of levels that the pipeline has; 0 if it has none.
     """
 
     cost: RequestCost
-    limits: Limits
+    limits: MergeLimits
     max_levels: int
 
 
-LIMITS = Limits()
+LIMITS = MergeLimits()
 NO_MERGING = Merging(LOCAL, LIMITS, 0)
 
 
-class Work(NamedTuple):
+class MergeWork(NamedTuple):
     """What is to be brought into the order of the shards.
 
     Attributes:
@@ -135,7 +135,7 @@ class Level(NamedTuple):
     buckets: int
 
 
-class Traffic(NamedTuple):
+class StageTraffic(NamedTuple):
     """What a stage asks of the storage.
 
     Attributes:
@@ -184,10 +184,10 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
     return Merging(LOCAL, LIMITS, MAX_LEVELS if (corpus_bytes or 0) >= _LOCAL_BYTES else 0)
 
 
-def usual_work(payload_bytes: int) -> Work:
+def usual_work(payload_bytes: int) -> MergeWork:
     """Of images of 100 kB with the default sizes of units and shards."""
     records = max(1, payload_bytes // RECORD_BYTES)
-    return Work(
+    return MergeWork(
         units=max(1, payload_bytes // UNIT_BYTES),
         shards=max(1, payload_bytes // SHARD_BYTES),
         records=records,
@@ -196,7 +196,7 @@ def usual_work(payload_bytes: int) -> Work:
     )
 
 
-def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
+def choose_levels(work: MergeWork, merging: Merging) -> tuple[Level, ...]:
     """The cheapest levels within the budget of requests: none, where units are few or local."""
     limits = merging.limits
     if not work.shards:
@@ -216,7 +216,7 @@ def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
     return min(candidates, key=value)
 
 
-def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
+def dollars(work: MergeWork, levels: Sequence[Level], merging: Merging) -> float:
     """What planning, merging and sharding cost: requests, and the time of the workers."""
     cost, worker_second = merging.cost, WORKER_HOUR_DOLLARS / 3600
     total = len(levels) * _LEVEL_SECONDS * worker_second
@@ -228,13 +228,15 @@ def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
     return total
 
 
-def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> dict[str, Traffic]:
+def shuffle_traffic(
+    work: MergeWork, levels: Sequence[Level], merging: Merging
+) -> dict[str, StageTraffic]:
     """What each stage from planning to sharding asks of the storage, by its name."""
     size = work.payload_bytes + work.row_bytes
     part, written = merging.cost.read_bytes, merging.cost.write_bytes
     rows = _requests(work.row_bytes, work.units, part)
     first = levels[0].groups if levels else work.shards
-    found = {"plan": Traffic(rows, first, work.row_bytes, 0)}
+    found = {"plan": StageTraffic(rows, first, work.row_bytes, 0)}
     inputs = work.units
     for number, level in enumerate(levels):
         tasks = level.groups * level.buckets
@@ -249,7 +251,7 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
         # Besides, a task asks who owns the output and whether it was done before, and the first
         # level has recipes; the description of a run is written last.
         reads += tasks * (3 if number == 0 else 2)
-        found[f"merge {number + 1}"] = Traffic(
+        found[f"merge {number + 1}"] = StageTraffic(
             reads, _requests(size, tasks, written) + tasks, size, size
         )
         inputs = level.groups
@@ -263,7 +265,7 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
     # The owner, what is known of the shard, and the plan; then its rows of the index and its
     # description.
     writes = _requests(work.payload_bytes, work.shards, written) + 2 * work.shards
-    found["shard"] = Traffic(reads + 3 * work.shards, writes, size, size)
+    found["shard"] = StageTraffic(reads + 3 * work.shards, writes, size, size)
     return found
 
 
@@ -272,14 +274,14 @@ def part_of(index: int, parts: int, total: int) -> tuple[int, int]:
     return index * total // parts, (index + 1) * total // parts
 
 
-def _over_budget(work: Work, levels: Sequence[Level], merging: Merging) -> float:
+def _over_budget(work: MergeWork, levels: Sequence[Level], merging: Merging) -> float:
     size, budget = work.payload_bytes + work.row_bytes, merging.cost.budget
     most = budget * size / _BUDGET_BYTES + 4 * (work.units + work.shards) + _FEW_REQUESTS
     requests = sum(one.requests for one in shuffle_traffic(work, levels, merging).values())
     return max(0.0, requests - most)
 
 
-def _blocks(work: Work, tasks: int, limits: Limits) -> int:
+def _blocks(work: MergeWork, tasks: int, limits: MergeLimits) -> int:
     return max(1, -(-work.payload_bytes // (max(1, tasks) * limits.block_bytes)))
 
 
@@ -288,7 +290,9 @@ def _requests(size: int, objects: int, part_bytes: int) -> int:
     return objects * max(1, -(-size // (max(1, objects) * part_bytes)))
 
 
-def _levels(work: Work, count: int, shard_inputs: int, limits: Limits) -> tuple[Level, ...] | None:
+def _levels(
+    work: MergeWork, count: int, shard_inputs: int, limits: MergeLimits
+) -> tuple[Level, ...] | None:
     """Levels after which a shard has at most so many inputs; None if they were too wide."""
     inputs, levels = work.units, list[Level]()
     for left in range(count, 0, -1):
@@ -301,7 +305,7 @@ def _levels(work: Work, count: int, shard_inputs: int, limits: Limits) -> tuple[
     return tuple(levels) if inputs <= shard_inputs else None
 
 
-def _widest(work: Work, count: int, limits: Limits) -> tuple[Level, ...]:
+def _widest(work: MergeWork, count: int, limits: MergeLimits) -> tuple[Level, ...]:
     """So many levels with the largest fan-in; of a shard, more inputs than the limit, perhaps."""
     inputs, levels = work.units, list[Level]()
     for _ in range(count):
@@ -311,13 +315,13 @@ def _widest(work: Work, count: int, limits: Limits) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def _first_fan_in(work: Work, limits: Limits) -> int:
+def _first_fan_in(work: MergeWork, limits: MergeLimits) -> int:
     """Of level 1, which has no buckets: the rows of its units must fit."""
     per_unit = max(1, -(-work.row_bytes // max(1, work.units)))
     return max(1, limits.row_bytes // per_unit)
 
 
-def _buckets(work: Work, groups: int, before: list[Level], limits: Limits) -> int:
+def _buckets(work: MergeWork, groups: int, before: list[Level], limits: MergeLimits) -> int:
     """As many as make a task fit in one block, but none smaller than a shard."""
     if not before:
         return 1

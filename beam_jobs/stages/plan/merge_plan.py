@@ -20,7 +20,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
-from beam_jobs.stages.plan.merge_levels import Level, Work, part_of
+from beam_jobs.stages.plan.merge_levels import Level, MergeWork, part_of
 from beam_jobs.stages.plan.recipes import ShardSpec
 from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging.recipes import recipe_units, write_recipe
@@ -106,12 +106,12 @@ class MergePlan(NamedTuple):
     salt: str
 
 
-def merge_work(state: PlanState) -> Work:
+def merge_work(state: PlanState) -> MergeWork:
     """How much there is to merge. A copy has rows like its record's."""
     sidecars = state.sidecars
     records = sum(split.keys.records for split in state.splits)
     row_bytes = sum(table.nbytes for _, table in sidecars)
-    return Work(
+    return MergeWork(
         len(sidecars.keys),
         sum(state.num_shards.values()),
         records,

@@ -194,7 +194,7 @@ class Applied:
     """A step of a job.
 
     Attributes:
-        name: Of the step.
+        name: Name of the step.
         step: With its parameters.
     """
 

@@ -15,21 +15,21 @@ from beam_jobs.stages.plan import plan as planning
 from beam_jobs.stages.plan.merge_levels import (
     OBJECT_STORE,
     Level,
-    Limits,
+    MergeLimits,
+    MergeWork,
     Merging,
-    Work,
     choose_levels,
 )
 from beam_jobs.stages.shard import write_shard
 from beam_jobs.stages.stage import stage_unit
 
-FORCED = Merging(OBJECT_STORE, Limits(block_bytes=1 << 16), 4)
+FORCED = Merging(OBJECT_STORE, MergeLimits(block_bytes=1 << 16), 4)
 
 
-def forced_levels(count: int) -> Callable[[Work, Merging], tuple[Level, ...]]:
+def forced_levels(count: int) -> Callable[[MergeWork, Merging], tuple[Level, ...]]:
     """Takes the place of `choose_levels`: so many levels, with buckets, for any small build."""
 
-    def levels(work: Work, merging: Merging) -> tuple[Level, ...]:
+    def levels(work: MergeWork, merging: Merging) -> tuple[Level, ...]:
         groups, buckets, found = work.units, 1, []
         for number in range(count):
             groups = -(-groups // 3)

@@ -16,9 +16,9 @@ from beam_jobs.stages.plan.merge_levels import (
     LOCAL,
     MAX_LEVELS,
     OBJECT_STORE,
-    Limits,
+    MergeLimits,
+    MergeWork,
     Merging,
-    Work,
     choose_levels,
     dollars,
     merging_at,
@@ -35,7 +35,7 @@ UNIT, SHARD, REQUEST = 30 << 20, 128 << 20, 8 << 20
 def work(payload, record=100_000, row=200, unit=UNIT, shard=SHARD):
     records = max(1, payload // record)
     units, shards = max(1, payload // unit), max(1, payload // shard)
-    return Work(units, min(shards, records), records, payload, records * row)
+    return MergeWork(units, min(shards, records), records, payload, records * row)
 
 
 sizes = st.integers(1 << 30, 100 * 10**12)
@@ -130,11 +130,11 @@ def test_levels_grow_with_the_logarithm_of_the_corpus(terabytes, levels):
 
 @pytest.mark.parametrize(("units", "shards"), [(1, 1), (25, 4), (300, 3), (12, 60)])
 def test_small_builds_do_not_wait_for_a_level(units, shards):
-    assert choose_levels(Work(units, shards, 10**6, units << 20, units << 12), OBJECTS) == ()
+    assert choose_levels(MergeWork(units, shards, 10**6, units << 20, units << 12), OBJECTS) == ()
 
 
 def test_nothing_is_merged_without_records():
-    assert choose_levels(Work(3, 0, 0, 0, 0), OBJECTS) == ()
+    assert choose_levels(MergeWork(3, 0, 0, 0, 0), OBJECTS) == ()
 
 
 def test_memory_of_a_worker_is_what_the_documents_say():
@@ -155,10 +155,10 @@ def test_every_record_reaches_its_shard_exactly_once(units, shards, most, fan_in
     records = int(generator.integers(1, 200))
     unit_of = generator.integers(0, units, records)
     shard_of = generator.integers(0, shards, records)
-    limits = Limits(block, 10**6, fan_in, shard_inputs=2)
+    limits = MergeLimits(block, 10**6, fan_in, shard_inputs=2)
     dear = OBJECT_STORE._replace(read_dollars=10**6, write_dollars=0)
     levels = choose_levels(
-        Work(units, shards, records, records * 100, records * 10), Merging(dear, limits, most)
+        MergeWork(units, shards, records, records * 100, records * 10), Merging(dear, limits, most)
     )
     if not levels:
         return

@@ -17,9 +17,9 @@ from beam_jobs.options import TextOptions
 from beam_jobs.stages.plan.merge_levels import (
     OBJECT_STORE,
     Level,
-    Limits,
+    MergeLimits,
+    MergeWork,
     Merging,
-    Work,
     shuffle_traffic,
 )
 from foundation import storage
@@ -31,7 +31,7 @@ from tests.beam_jobs.stages.merge.builds import Build, forced_levels
 # What 8 MiB are on a bucket is 8 KiB here.
 SMALL = 1 << 10
 UNIT_SIZE = "16KiB"
-LIMITS = Limits((512 << 20) // SMALL, 1 << 20, fan_in=12, shard_inputs=4)
+LIMITS = MergeLimits((512 << 20) // SMALL, 1 << 20, fan_in=12, shard_inputs=4)
 COST = OBJECT_STORE._replace(
     read_bytes=OBJECT_STORE.read_bytes // SMALL, write_bytes=OBJECT_STORE.write_bytes // SMALL
 )
@@ -123,7 +123,7 @@ def requests_of(kind, corpus, out, counted, levels):
     units = sum(summary.kept > 0 for summary in build.summaries)
     records = sum(result.info.records for result in results)
     build.commit(results)
-    work = Work(units, len(results), records, payload, rows)
+    work = MergeWork(units, len(results), records, payload, rows)
     levels = [Level(*level) for level in plan.levels] if plan else []
     return work, levels, found[1:], shuffle_traffic(work, levels, merging)
 
@@ -167,7 +167,7 @@ def test_merging_and_sharding_hold_a_block_of_payload(counted, tmp_path):
         with (tmp_path / "corpus" / f"{number}.jsonl").open("w") as file:
             for _ in range(8):
                 file.write(json.dumps({"text": generator.randbytes(1 << 15).hex()}) + "\n")
-    limits = Limits(block_bytes=1 << 20, row_bytes=1 << 20, fan_in=16, shard_inputs=4)
+    limits = MergeLimits(block_bytes=1 << 20, row_bytes=1 << 20, fan_in=16, shard_inputs=4)
     job = TextOptions(
         (str(tmp_path / "corpus"),), str(tmp_path / "set"), no_labels=True, unit_size="512KiB"
     )
