@@ -90,7 +90,7 @@ def window_order(
     shuffle: str,
 ) -> tuple[Any, Any]:
     """([m] int64 record numbers, [m] int64 places): `numpy_order.window_order`."""
-    if shuffle != "window":
+    if shuffle in ("full", "off"):
         base, size = _extent(geometry, window)
         begin = base + residue
         numbers = tf.range(begin, tf.maximum(base + size, begin), workers)
@@ -98,6 +98,8 @@ def window_order(
             key = epoch_key(RECORD_STREAM, seed, epoch)
             numbers = permute(numbers, geometry.records, key, num_rounds(geometry.records))
         return numbers, tf.range(tf.size(numbers, tf.int64))
+    if shuffle != "window":
+        raise ValueError(f"unknown order of epochs {shuffle!r}")
     numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
     hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
     keys = blocks * (1 << BLOCK_BITS) + tf.cast(_shifted(hashes, 64 - BLOCK_BITS), tf.int64)

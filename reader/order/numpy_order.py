@@ -120,13 +120,15 @@ def window_order(
         numbers: [m] record numbers as they are best read.
         wanted: [m] where among them to find the record of each position, in order.
     """
-    if shuffle != "window":
+    if shuffle in ("full", "off"):
         base, size = _extent(geometry, window)
         numbers = np.arange(base + share[0], base + size, share[1])
         if shuffle == "full":
             key = epoch_key(RECORD_STREAM, seed, epoch)
             numbers = permute(numbers, geometry.records, key)
         return numbers, np.arange(len(numbers))
+    if shuffle != "window":
+        raise ValueError(f"unknown order of epochs {shuffle!r}")
     numbers, blocks = block_numbers(geometry, window, share, seed, epoch)
     hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ numbers.astype(np.uint64))
     keys = (blocks << BLOCK_BITS) + (hashes >> np.uint64(64 - BLOCK_BITS)).astype(np.int64)

@@ -125,7 +125,7 @@ CASES = [
             Field(
                 "beam_jobs/options/image.py",
                 "ImageOptions",
-                'toy: int | None = option(None, "Leave out toys.", "N", type=int)',
+                'toy: int | None = option(None, "Leave out toys.", "N", type=int, absent_as=None)',
             ),
         ),
         shown=lambda folder, out: manifest(folder / "set")["ledger"]["reasons"] == {"toy": 1},
