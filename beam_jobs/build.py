@@ -90,13 +90,13 @@ def _check_folders(options: PreprocessOptions) -> None:
             )
     if not storage.is_folder(out):
         return
-    found = sorted(entry.name for entry in storage.list_folder(out))
-    if naming.MANIFEST in found or naming.WORK_DIR in found:
+    names = sorted(entry.name for entry in storage.list_folder(out))
+    if naming.MANIFEST in names or naming.WORK_DIR in names:
         return
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise InputError(
-            f"--out {out} is not empty: it contains {found[0]!r}{more}. Choose an empty or a new "
+            f"--out {out} is not empty: it contains {names[0]!r}{more}. Choose an empty or a new "
             "folder."
         )
 
@@ -253,8 +253,8 @@ def is_complete(context: JobContext, listing: Listing, *, discard: bool = False)
 
 def load_built_id(workspace: Workspace) -> str | None:
     """The build id of the set in the output; None if it does not say."""
-    found = read_json(workspace.out / naming.BUILD)
-    return found.get("build_id") if isinstance(found, dict) else None
+    build = read_json(workspace.out / naming.BUILD)
+    return build.get("build_id") if isinstance(build, dict) else None
 
 
 def holds_set(context: JobContext, listing: Listing) -> bool:
@@ -268,8 +268,8 @@ def holds_set(context: JobContext, listing: Listing) -> bool:
         return False
     build = load_build(workspace.out)
     if build.get("build_id") != listing.build_id:
-        found = differences(build, listing.inputs, context.options)
-        shown = "".join(f"\n  {line}" for line in found)
+        lines = differences(build, listing.inputs, context.options)
+        shown = "".join(f"\n  {line}" for line in lines)
         raise InputError(
             f"{workspace.out} holds another set:{shown}\nPass --overwrite to replace it, or choose "
             "another --out."
@@ -291,8 +291,8 @@ def has_all_files(directory: Place, manifest: Manifest) -> bool:
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
-    found = {name: storage.stat(directory / name) for name in sizes}
-    return all(stat and stat.size == sizes[name] for name, stat in found.items())
+    stats = {name: storage.stat(directory / name) for name in sizes}
+    return all(stat and stat.size == sizes[name] for name, stat in stats.items())
 
 
 def has_report(directory: Place) -> bool:

@@ -117,14 +117,14 @@ def differences(
     """
     before = build.get("inputs")
     before = before if isinstance(before, dict) else {}
-    found = list(_option_differences(build.get("options") or {}, before, inputs, options))
-    found += _version_differences(before.get("stage"), inputs["stage"])
-    found += _source_differences(
-        before.get("sources"), inputs["sources"], build, options, explained=bool(found)
+    lines = list(_option_differences(build.get("options") or {}, before, inputs, options))
+    lines += _version_differences(before.get("stage"), inputs["stage"])
+    lines += _source_differences(
+        before.get("sources"), inputs["sources"], build, options, explained=bool(lines)
     )
-    if not found and not before:
+    if not lines and not before:
         return ["it was built from files with other names, sizes or modification times"]
-    return found or ["its options have another form"]
+    return lines or ["its options have another form"]
 
 
 def _option_differences(

@@ -194,10 +194,10 @@ def _look(
 ) -> DryRun:
     options, workspace = context.options, context.workspace
     sampled = dataclasses.replace(context, workspace=scratch)
-    found = list_corpus(sampled, lambda done: on_progress("list", done, 0))
-    on_progress("list", found.items, found.items)
+    listed = list_corpus(sampled, lambda done: on_progress("list", done, 0))
+    on_progress("list", listed.items, listed.items)
     listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
-    complete = _holds(context, found) and is_whole(workspace)
+    complete = _holds(context, listed) and is_whole(workspace)
     unfinished = storage.is_folder(workspace.plan)
     staged, left_bytes = _staged(units, workspace)
     on_progress("sample", 0, 1)
@@ -205,7 +205,7 @@ def _look(
     on_progress("sample", 1, 1)
     workers = options.workers or math.ceil(usable_cores())
     usable = listing.filter(pc.equal(listing["reason"], ""))
-    growth = _growth(base, found, trial, sampled) if base else None
+    growth = _growth(base, listed, trial, sampled) if base else None
     complete = growth.already_built if growth is not None else complete
     return DryRun(
         options=options,
@@ -213,18 +213,18 @@ def _look(
         detected={} if base else _detected(asked, options),
         state="complete" if complete else "unfinished" if unfinished else "new",
         files=len(pc.unique(listing["path"])),
-        items=found.items,
-        bytes=found.bytes,
+        items=listed.items,
+        bytes=listed.bytes,
         kinds=_counts(endings(listing["record_id"])),
-        ignored=found.ignored,
+        ignored=listed.ignored,
         rejected=_rejected(listing),
         classes=_classes(usable["label"]),
         workers=workers,
         units=len(units),
         units_staged=staged,
-        unit_bytes=found.bytes // max(1, len(units)),
+        unit_bytes=listed.bytes // max(1, len(units)),
         trial=trial,
-        estimate=_estimate(trial, usable, left_bytes / max(1, found.bytes), workers),
+        estimate=_estimate(trial, usable, left_bytes / max(1, listed.bytes), workers),
         free_bytes=_free_bytes(workspace.out),
         growth=growth,
     )
@@ -282,14 +282,14 @@ def _given(options: PreprocessOptions) -> dict[str, Any]:
 
 def _detected(asked: PreprocessOptions, options: PreprocessOptions) -> dict[str, Any]:
     """Options that differ from what was asked for, but for paths, which were made absolute."""
-    found = {
+    detected = {
         field.name: getattr(options, field.name)
         for field in declared(options)
         if getattr(options, field.name) != getattr(asked, field.name) and not field.metadata["form"]
     }
-    if found.get("split") == DEFAULT_SPLIT:  # nothing was found
-        del found["split"]
-    return found
+    if detected.get("split") == DEFAULT_SPLIT:  # nothing was found
+        del detected["split"]
+    return detected
 
 
 def _staged(units: pa.Table, workspace: Workspace) -> tuple[int, int]:
@@ -311,18 +311,18 @@ def _classes(labels: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _counts(values: pa.ChunkedArray) -> dict[str, int]:
-    found = {one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()}
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+    counts = {one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()}
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _rejected(listing: pa.Table) -> dict[str, RejectedItems]:
     table = listing.select(["reason", "record_id", "detail"])
     table = table.filter(pc.not_equal(table["reason"], ""))
-    found = {}
+    rejected = {}
     for reason, count in _counts(table["reason"]).items():
         first = table.slice(pc.index(table["reason"], reason).as_py(), 1).to_pylist()[0]
-        found[reason] = RejectedItems(count, first["record_id"], first["detail"])
-    return found
+        rejected[reason] = RejectedItems(count, first["record_id"], first["detail"])
+    return rejected
 
 
 def _estimate(trial: StagingTrial, usable: pa.Table, left: float, workers: int) -> Estimate | None:

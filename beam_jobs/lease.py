@@ -135,9 +135,9 @@ class Lease:
         """The time of the store, in nanoseconds, from an object that is written now."""
         probe = self._folder / f"{uuid.uuid4().hex}.now"
         storage.write_bytes(probe, b"")
-        found = storage.stat(probe)
+        stat = storage.stat(probe)
         storage.delete(probe)
-        return found.mtime_ns if found is not None else 0
+        return stat.mtime_ns if stat is not None else 0
 
     def _owner(self, number: int) -> dict[str, Any]:
         """What a lease says of its owner; nothing if it has ended."""

@@ -34,10 +34,10 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
     if not isinstance(saved, dict):
         where = directory / naming.MANIFEST
         saved = options_of_config(manifest.config)
-    found = str(saved.get("record_type") or "")
-    if found and found != kind.record_type:
+    record_type = str(saved.get("record_type") or "")
+    if record_type and record_type != kind.record_type:
         raise UsageError(
-            f"--like {directory} has {found} records, and this job makes {kind.record_type} "
+            f"--like {directory} has {record_type} records, and this job makes {kind.record_type} "
             f"records. Choose a set of {kind.record_type} records."
         )
     fields = {field.name: field for field in declared(kind)}

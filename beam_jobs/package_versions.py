@@ -26,11 +26,11 @@ def module_versions(*modules: str) -> dict[str, str]:
 
     Several may: some packages have more than one name.
     """
-    found: dict[str, set[str]] = {module: set() for module in modules}
+    versions: dict[str, set[str]] = {module: set() for module in modules}
     for package in distributions():
         for module in _provided(package, modules):
-            found[module].add(f"{_field(package, 'Name')} {_field(package, 'Version')}")
-    return {module: ", ".join(sorted(packages)) for module, packages in found.items()}
+            versions[module].add(f"{_field(package, 'Name')} {_field(package, 'Version')}")
+    return {module: ", ".join(sorted(packages)) for module, packages in versions.items()}
 
 
 def _provided(package: Distribution, modules: Iterable[str]) -> list[str]:

@@ -243,11 +243,11 @@ class _Objects:
         with contextlib.suppress(OSError):  # the next look sees more
             for name, _, stat, _ in storage.list_folder(self._folder):
                 if name not in self._seen or self._seen[name][0] != stat:
-                    found = json.loads(storage.read_bytes(self._folder / name))
-                    self._seen[name] = stat, found
+                    stages = json.loads(storage.read_bytes(self._folder / name))
+                    self._seen[name] = stat, stages
         sums: Sums = {}
-        for _, found in self._seen.values():
-            for stage, (done, total) in found.items():
+        for _, stages in self._seen.values():
+            for stage, (done, total) in stages.items():
                 _add(sums, stage, done, total)
         return sums
 

@@ -58,13 +58,13 @@ def rejected_records(directory: Place) -> Iterator[RejectedRecord]:
 
 def reasons(directory: Place) -> list[Reason]:
     """Returns the reasons for which records of a set were rejected, the most frequent first."""
-    found: dict[tuple[str, str], Reason] = {}
+    by_key: dict[tuple[str, str], Reason] = {}
     for record in rejected_records(directory):
         key = (record.stage, record.reason)
-        before = found.get(key, Reason(*key, 0, 0, record.record_id, record.detail))
+        before = by_key.get(key, Reason(*key, 0, 0, record.record_id, record.detail))
         size = record.bytes or 0
-        found[key] = before._replace(records=before.records + 1, bytes=before.bytes + size)
-    return sorted(found.values(), key=lambda reason: (-reason.records, reason.reason))
+        by_key[key] = before._replace(records=before.records + 1, bytes=before.bytes + size)
+    return sorted(by_key.values(), key=lambda reason: (-reason.records, reason.reason))
 
 
 class Exported(NamedTuple):
@@ -150,14 +150,14 @@ def check_reasons(directory: Place, chosen: Sequence[str]) -> int:
     Raises:
         InputError: No record was rejected for one of them.
     """
-    found = reasons(directory)
-    total = sum(reason.records for reason in found if not chosen or reason.reason in chosen)
-    unknown = [name for name in chosen if name not in {reason.reason for reason in found}]
+    all_reasons = reasons(directory)
+    total = sum(reason.records for reason in all_reasons if not chosen or reason.reason in chosen)
+    unknown = [name for name in chosen if name not in {reason.reason for reason in all_reasons}]
     if total and not unknown:
         return total
-    if not found:
+    if not all_reasons:
         raise InputError(f"No record of {directory} was rejected.")
-    names = sorted({reason.reason for reason in found})
+    names = sorted({reason.reason for reason in all_reasons})
     known, near = ", ".join(names), "".join(did_you_mean(name, names) for name in unknown)
     raise InputError(
         f"No record of {directory} was rejected for {', '.join(unknown)}. {near}Choose from: "
@@ -167,11 +167,11 @@ def check_reasons(directory: Place, chosen: Sequence[str]) -> int:
 
 def _parents(directory: Place, files: Path, chosen: Sequence[str]) -> set[Path]:
     """Every folder that an original goes to; that of a damaged a.tar may have the same path."""
-    found: set[Path] = set()
+    parents: set[Path] = set()
     for record in rejected_records(directory):
         if not chosen or record.reason in chosen:
-            found.update(original_path(files, record.record_id).parents)
-    return found
+            parents.update(original_path(files, record.record_id).parents)
+    return parents
 
 
 def replay_options(

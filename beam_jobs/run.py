@@ -125,14 +125,14 @@ def _build(
             lambda done: on_progress("list", done, 0),
             discard=replacement is not None,
         )
-        found = build.listing
-        on_progress("list", found.items, found.items)
-        if replacement is not None and _is_there(replacement, found.build_id):
+        listing = build.listing
+        on_progress("list", listing.items, listing.items)
+        if replacement is not None and _is_there(replacement, listing.build_id):
             workspace.remove()
             replacement.delete_new()
-            return _report(replacement.directory, found.ignored, already_built=True)
-        if found.changes:
-            on_note(found.changes)
+            return _report(replacement.directory, listing.ignored, already_built=True)
+        if listing.changes:
+            on_note(listing.changes)
         if not build.complete:
             try:
                 run_build(context, build, beam_args, on_progress, on_note)
@@ -146,7 +146,7 @@ def _build(
             replacement=replacement,
         )
         out = workspace.out if replacement is None else replacement.directory
-        return _report(out, found.ignored, already_built=build.complete and replacement is None)
+        return _report(out, listing.ignored, already_built=build.complete and replacement is None)
 
 
 def _leave_nothing(

@@ -24,11 +24,11 @@ def set_warnings(manifest: Manifest, build: Mapping[str, Any]) -> list[str]:
         manifest: The set, with all its generations.
         build: The content of build.json of its latest build.
     """
-    found = list(build.get("warnings", []))
+    warnings = list(build.get("warnings", []))
     for label in _labels(manifest):
         for rule in (_one_class, _not_in_training, _not_in_others):
-            found += rule(label)
-    return found
+            warnings += rule(label)
+    return warnings
 
 
 class _Label(NamedTuple):

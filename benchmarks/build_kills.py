@@ -124,9 +124,9 @@ def main() -> None:
         for number in range(arguments.kills):
             job = (images, texts, images, remote)[number % 4]
             is_sharding = number % 8 in (2, 6, 7)
-            found = _killed(job, whole[job.name], number, arguments.kills, is_sharding)
-            results["kills"].append(found)
-            print(found, flush=True)
+            kill = _killed(job, whole[job.name], number, arguments.kills, is_sharding)
+            results["kills"].append(kill)
+            print(kill, flush=True)
     stages = collections.Counter(f"{one['job']} {one['stage']}" for one in results["kills"])
     results["by_stage"] = dict(sorted(stages.items()))
     print(dict(stages))

@@ -35,10 +35,10 @@ def main() -> None:
                 draw = random.Random(f"{number} {victims}")
                 units = 1 + int((number + draw.random()) / arguments.kills * (job.units - 1))
                 out = work / f"{number}-{victims[0]}"
-                found = kill_and_finish(cluster, job, out, draw.choice(victims), units)
+                kill = kill_and_finish(cluster, job, out, draw.choice(victims), units)
                 shutil.rmtree(out)
-                results["kills"].append(found._asdict())
-                print(found, flush=True)
+                results["kills"].append(kill._asdict())
+                print(kill, flush=True)
     write("engine_kills", results)
 
 

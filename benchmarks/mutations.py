@@ -154,10 +154,10 @@ def main() -> None:
         good = good_images(chosen.photographs) if is_images else good_texts(chosen.seed)
         for name, damaged in (("undamaged", False), ("damaged", True)):
             write_corpus(good, work / name, chosen.count, chosen.seed, damaged)
-            found = results[f"{record_type}, {name}"] = build(
+            measures = results[f"{record_type}, {name}"] = build(
                 record_type, work / name, work / "set"
             )
-            print(record_type, name, found, flush=True)
+            print(record_type, name, measures, flush=True)
     write("mutations", results)
 
 

@@ -46,8 +46,8 @@ def main() -> None:
     kinds["all kinds"] = _found(
         [*originals, *itertools.chain.from_iterable(copies.values())], len(files)
     )
-    for kind, found in kinds.items():
-        print(f"{kind:<32}{found}")
+    for kind, shares in kinds.items():
+        print(f"{kind:<32}{shares}")
     results = {"threshold": DEFAULT_THRESHOLD, "images": len(files), "kinds": kinds}
     subjects = {
         f"{count} images": functools.partial(

@@ -101,10 +101,10 @@ def _measured(work: Path, rows: int, unit_rows: int) -> dict[str, Any]:
     _make(work, rows, unit_rows)
     command = [sys.executable, "-m", "benchmarks.planning", "--plan", str(work)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = {"rows": rows, **json.loads(done.stdout.splitlines()[-1])}
-    print(found, flush=True)
+    measured = {"rows": rows, **json.loads(done.stdout.splitlines()[-1])}
+    print(measured, flush=True)
     shutil.rmtree(work)
-    return found
+    return measured
 
 
 def _job(work: Path) -> JobContext:

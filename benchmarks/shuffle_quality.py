@@ -44,17 +44,17 @@ def main() -> None:
     directory = _build(arguments.work / f"sorted-{arguments.records}", arguments.records)
     disk, geometry = orders.built_order(directory)
     ways = ways_of(disk, geometry)
-    found = compare(ways, len(disk))
+    measures = compare(ways, len(disk))
     results = {
         "records": len(disk),
         "classes": stats.CLASSES,
         "seeds": SEEDS,
         "random_permutations": RANDOM,
         "least_p": LEAST_P,
-        "ways": found,
+        "ways": measures,
         "neighbours_on_disk": neighbours(ways, disk),
     }
-    print_table(found, results["neighbours_on_disk"])
+    print_table(measures, results["neighbours_on_disk"])
     write("shuffle_quality", results)
     plot = HERE.parent / "docs" / "shuffle-quality.svg"
     shown = {"sorted corpus": np.arange(len(disk))}
@@ -105,10 +105,10 @@ def random_values(records: int) -> Values:
 def compare(ways: dict[str, orders.Orders], records: int) -> dict[str, Any]:
     """For every way and statistic: the p-value, its mean and deviation, and those of chance."""
     chance = random_values(records)
-    found: dict[str, Any] = {}
+    measures: dict[str, Any] = {}
     for name, way in ways.items():
         values = values_of(way, range(SEEDS))
-        found[name] = {
+        measures[name] = {
             statistic: {
                 "p": float(f"{stats.two_sample_p(values[statistic], chance[statistic]):.3g}"),
                 "mean": statistics.mean(values[statistic]),
@@ -118,20 +118,20 @@ def compare(ways: dict[str, orders.Orders], records: int) -> dict[str, Any]:
             }
             for statistic in chance
         }
-    return found
+    return measures
 
 
 def neighbours(ways: dict[str, orders.Orders], disk: stats.Order) -> dict[str, Any]:
     """How far records that are neighbors on disk are separated, mean over ten seeds."""
     chance = lambda seed, epoch: orders.uniform_order(len(disk), 2 * seed + epoch)  # noqa: E731
-    found = {}
+    measures = {}
     for name, way in {_WINDOW: ways[_WINDOW], _FULL: ways[_FULL], "chance": chance}.items():
         made = [way(seed, 0) for seed in range(10)]
-        found[name] = {
+        measures[name] = {
             "share_in_one_batch": statistics.mean(stats.together(one, disk) for one in made),
             "mean_distance": statistics.mean(stats.distance(one, disk) for one in made),
         }
-    return found
+    return measures
 
 
 def print_table(found: dict[str, Any], near: dict[str, Any]) -> None:

@@ -58,17 +58,17 @@ def main() -> None:
         moment = (number + draw.random()) / arguments.kills * spans[workers]
         victim = "all" if workers == 1 else draw.choice(("all", "worker 0", "worker 1"))
         run = work / str(number)
-        found = {"workers": workers, "victim": victim, "moment": round(moment, 2)}
-        found |= _killed(work, run, workers, victim, moment)
+        kill = {"workers": workers, "victim": victim, "moment": round(moment, 2)}
+        kill |= _killed(work, run, workers, victim, moment)
         begun = time.monotonic()
         _finished(_started(work, run, workers), 0)
-        found |= {
+        kill |= {
             "seconds": round(time.monotonic() - begun, 1),
             "equal": _equal(whole[workers], run),
         }
-        results["kills"].append(found)
-        print(found, flush=True)
-        if not found["equal"]:
+        results["kills"].append(kill)
+        print(kill, flush=True)
+        if not kill["equal"]:
             raise SystemExit(f"The weights differ; the runs are {run} and {whole[workers]}.")
         shutil.rmtree(run)
     write("training_kills", results)
@@ -134,12 +134,12 @@ def _victims(launcher: int, victim: str) -> list[int]:
         return []
     if victim == "all":
         return [launcher, *(child.pid for child in children)]
-    found = []
+    pids = []
     for child in children:
         with contextlib.suppress(psutil.Error):
             if child.environ().get(_CHILD) == victim.replace(" ", "-"):
-                found.append(child.pid)
-    return found or [launcher]
+                pids.append(child.pid)
+    return pids or [launcher]
 
 
 def _others(run: Path) -> bool:

@@ -16,10 +16,10 @@ _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 
 def dropped_json(directory: Place, manifest: Manifest) -> dict[str, Any]:
     """Duplicates and quarantine for --json; null where a file of the set is damaged."""
-    found, _ = _read(directory, manifest)
-    if found is None:
+    dropped, _ = _read(directory, manifest)
+    if dropped is None:
         return {"duplicate_clusters": None, "quarantine": None}
-    duplicates, refused = found
+    duplicates, refused = dropped
     return {
         "duplicate_clusters": duplicates._asdict() if duplicates else None,
         "quarantine": [
@@ -40,11 +40,11 @@ def dropped_json(directory: Place, manifest: Manifest) -> dict[str, Any]:
 
 def print_quarantine(directory: Place, manifest: Manifest) -> None:
     """Prints an example for every reason of rejection."""
-    found, _ = _read(directory, manifest)
-    if found is None or not found[1]:
+    dropped, _ = _read(directory, manifest)
+    if dropped is None or not dropped[1]:
         return
     rows = table("Quarantine", "reason", "records", "example", right=("records",))
-    for item in found[1]:
+    for item in dropped[1]:
         example = f"{shown_name(item.record_id)}: {visible(item.detail)}"
         rows.add_row(visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH))
     print_table(rows)
@@ -52,11 +52,11 @@ def print_quarantine(directory: Place, manifest: Manifest) -> None:
 
 def print_duplicates(directory: Place, manifest: Manifest) -> None:
     """Prints the number of duplicates, or what is missing to count them."""
-    found, problem = _read(directory, manifest)
-    if found is None:
+    dropped, problem = _read(directory, manifest)
+    if dropped is None:
         say(f"note: {problem}")
         return
-    duplicates, _ = found
+    duplicates, _ = dropped
     if duplicates is not None and duplicates.clusters:
         kinds = f"{duplicates.exact:,} exact and {duplicates.near:,} near copies"
         say(

@@ -61,7 +61,7 @@ def print_object(code: int, message: str, hint: str | None = None) -> None:
         return
     object_was_printed()
     if hint is None:
-        ends = [found.end() for found in _SENTENCE_END.finditer(message)]
+        ends = [match.end() for match in _SENTENCE_END.finditer(message)]
         hint = message[ends[-1] :] if ends else None
     _write(_STDOUT, json.dumps({"error": message, "code": code, "hint": hint}))
 

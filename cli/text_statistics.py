@@ -26,10 +26,10 @@ def text_json(directory: Place, manifest: Manifest) -> dict[str, Any]:
     """
     if manifest.schema.record_type != "text":
         return {}
-    found, _ = _counts(directory, manifest)
+    columns, _ = _counts(directory, manifest)
     return {
-        name: {split: _named(counts) for split, counts in found[column].items()}
-        if column in found
+        name: {split: _named(counts) for split, counts in columns[column].items()}
+        if column in columns
         else None
         for column, name in (("language", "languages"), ("source_encoding", "source_encodings"))
     }
@@ -44,10 +44,10 @@ def print_text(directory: Place, manifest: Manifest) -> None:
             numbers = info.statistics.get(name)
             if isinstance(numbers, Mapping) and numbers:
                 _print_numbers(title, split, numbers)
-    found, problem = _counts(directory, manifest)
+    columns, problem = _counts(directory, manifest)
     if problem:
         say(f"note: {problem}\n")
-    for column, counts in found.items():
+    for column, counts in columns.items():
         _print_counts(column, counts)
 
 
@@ -94,17 +94,17 @@ def _counts(
     directory: Place, manifest: Manifest
 ) -> tuple[dict[str, dict[str, dict[str | None, int]]], str]:
     """Records by column, split and value; and why there are none if an index cannot be read."""
-    found: dict[str, dict[str, dict[str | None, int]]] = {}
+    columns: dict[str, dict[str, dict[str | None, int]]] = {}
     try:
         for split in manifest.splits:
             index = open_index(directory / naming.index_file(split))
             for column in _COLUMNS:
                 counts = count_values(index, column)
                 if counts:
-                    found.setdefault(column, {})[split] = counts
+                    columns.setdefault(column, {})[split] = counts
     except (DamageError, ShardSetError) as error:
         return {}, str(error)
-    return found, ""
+    return columns, ""
 
 
 def _named(counts: Mapping[str | None, int]) -> dict[str, int]:

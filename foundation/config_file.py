@@ -39,13 +39,13 @@ def read_config(
     """
     text = read_text(path)
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
         raise UsageError(f"{path} is not TOML: {reason}. Write lines such as seed = 1.") from None
     known: dict[str, Any] = {**{field.name: field for field in fields}, **(further or {})}
     values: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in table.items():
         name = key.replace("-", "_")
         where = f"{path}{_line_of(key, text)}"
         if isinstance(value, dict):

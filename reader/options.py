@@ -241,9 +241,9 @@ class OrderOptions:
                 'such as {"cat": 2.0, "dog": 1.0}.'
             )
         if self.shuffle == "off" or self.buckets > 1:
-            found = "shuffle='off'" if self.shuffle == "off" else f"buckets={self.buckets}"
+            order = "shuffle='off'" if self.shuffle == "off" else f"buckets={self.buckets}"
             raise UsageError(
-                f"sample draws records in an order of its own, not that of {found}, in {WHERE}. "
+                f"sample draws records in an order of its own, not that of {order}, in {WHERE}. "
                 "Leave one of them out."
             )
 

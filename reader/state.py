@@ -63,10 +63,10 @@ def read_state(
         if name == "content":
             _check_content(state, value)
             continue
-        found = state.get(name)
-        if type(found) is not type(value) or found != value:
+        saved = state.get(name)
+        if type(saved) is not type(value) or saved != value:
             raise UsageError(
-                f"The state is of another set or order in reader.load: {name} is {found!r} in it "
+                f"The state is of another set or order in reader.load: {name} is {saved!r} in it "
                 f"and {value!r} in the stream. Load with the same arguments as then, or leave the "
                 "state out to begin again."
             )

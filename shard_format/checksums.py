@@ -125,11 +125,11 @@ def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
         root_hash: Root hash of the set.
         needs_checksum: Whether the build is of a version that writes one.
     """
-    found, of_set = _REPORT_SUM.search(data), _REPORT_SET.search(data)
-    if found is None or of_set is None:
-        return "has no checksum" if needs_checksum or found or of_set else ""
-    unsigned = data[: found.start(2)] + _NO_SUM.encode() + data[found.end(2) :]
-    if _sha256(unsigned) != found[2].decode():
+    of_sum, of_set = _REPORT_SUM.search(data), _REPORT_SET.search(data)
+    if of_sum is None or of_set is None:
+        return "has no checksum" if needs_checksum or of_sum or of_set else ""
+    unsigned = data[: of_sum.start(2)] + _NO_SUM.encode() + data[of_sum.end(2) :]
+    if _sha256(unsigned) != of_sum[2].decode():
         return "does not match the checksum in it"
     if of_set[1].decode() != root_hash:
         return f"is the report of another set, with root hash {of_set[1].decode()}"

@@ -103,7 +103,7 @@ def damaged_records(place: Place, rows: pa.Table | None) -> list[DamagedRecord]:
     first = _first_damaged_frame(place)
     if rows is None:
         return [first] if first else []
-    found = [
+    damaged = [
         DamagedRecord(offset, record_id, frame)
         for frame, offset, record_id in zip(
             whole_frames(place, rows),
@@ -113,9 +113,9 @@ def damaged_records(place: Place, rows: pa.Table | None) -> list[DamagedRecord]:
         )
         if isinstance(frame, str)
     ]
-    if first is None and len(found) == len(rows):
+    if first is None and len(damaged) == len(rows):
         return []  # whole frames, but of other records
-    return found or ([first] if first else [])
+    return damaged or ([first] if first else [])
 
 
 def _first_damaged_frame(place: Place) -> DamagedRecord | None:
@@ -150,14 +150,14 @@ def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list
         shard, offset, length = (np.asarray(index[name].to_numpy(), np.int64) for name in names)
         key = np.asarray(index["key"].to_numpy(), np.uint64)
         ids = index["record_id"].to_pylist()
-        found = dict(_misplaced(shard, offset, length, shard_bytes))
+        problems = dict(_misplaced(shard, offset, length, shard_bytes))
         if seed is not None:
             keys = shuffle_keys([id_hash(one) for one in ids], seed)
             for row in np.flatnonzero(keys != key).tolist():
-                found.setdefault(row, "its key is not that of its record id")
+                problems.setdefault(row, "its key is not that of its record id")
     except (ShardmillError, pa.ArrowException, OSError, ValueError, TypeError, AttributeError):
         return []
-    return [DamagedRecord(row, ids[row], f"row {row}: {found[row]}") for row in sorted(found)]
+    return [DamagedRecord(row, ids[row], f"row {row}: {problems[row]}") for row in sorted(problems)]
 
 
 def _misplaced(

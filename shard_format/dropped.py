@@ -113,11 +113,11 @@ def read_refused(directory: Place, manifest: Manifest) -> list[Refused]:
                     first[reason] = (file, start + pc.index(batch["reason"], reason).as_py())
                 counts[reason] = counts.get(reason, 0) + count
             start += len(batch)
-    found = [
+    reasons = [
         Refused(records=counts[reason], file=file, row=row, **_row(directory, file, row))
         for reason, (file, row) in first.items()
     ]
-    return sorted(found, key=lambda refused: (-refused.records, refused.reason))
+    return sorted(reasons, key=lambda refused: (-refused.records, refused.reason))
 
 
 def read_rejected(
@@ -166,8 +166,8 @@ def duplicates_files(manifest: Manifest) -> list[str]:
 
 
 def _generation_by_generation(pattern: re.Pattern[str], manifest: Manifest) -> list[str]:
-    found = [match for match in map(pattern.fullmatch, manifest.files) if match is not None]
-    return [match[0] for match in sorted(found, key=lambda match: (match["folder"], match[0]))]
+    matches = [match for match in map(pattern.fullmatch, manifest.files) if match is not None]
+    return [match[0] for match in sorted(matches, key=lambda match: (match["folder"], match[0]))]
 
 
 def refused_bytes(directory: Place, refused: Refused, limit: int) -> bytes | None:

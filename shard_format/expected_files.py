@@ -63,7 +63,7 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
         directory: The set.
         manifest: Its manifest.
     """
-    found = StoredFiles([], [], [])
+    stored = StoredFiles([], [], [])
     for own in own_sets(directory, manifest):
         folder = directory / own.folder if own.folder else directory
         content = whole_build(folder)
@@ -72,14 +72,14 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
         for name in _NAMES:
             file = naming.below(own.folder, name)
             if name in named:
-                found.expected.append(named[name]._replace(file=file))
+                stored.expected.append(named[name]._replace(file=file))
             elif has_key:
-                found.absent.append(file)
+                stored.absent.append(file)
             elif storage.stat(folder / name) is not None:
                 why = f"{naming.BUILD} does not have it: an earlier version built the set"
                 why = why if content else f"{naming.BUILD} is not whole"
-                found.notes.append(f"{file} has no checksum and was not checked: {why}")
-    return found
+                stored.notes.append(f"{file} has no checksum and was not checked: {why}")
+    return stored
 
 
 def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:

@@ -386,9 +386,9 @@ def _check_paths(manifest: Manifest, path: str) -> None:
     if len(manifest.generations) == 1:  # a compaction that is not at its end
         folders, home = [naming.COMPACTED_DIR], naming.COMPACTED_DIR
     named = [one.folder for one in manifest.generations]
-    for found, right in zip([*named, manifest.home], [*folders, home], strict=True):
-        if found != right:
-            _refuse(path, f"the folder {_shown(found)}, not {right!r}")
+    for folder, right in zip([*named, manifest.home], [*folders, home], strict=True):
+        if folder != right:
+            _refuse(path, f"the folder {_shown(folder)}, not {right!r}")
     for name in (manifest.name, *manifest.splits):
         if not naming.is_name(name):
             _refuse(path, f"a set or split {_shown(name)}, which cannot be part of a file name")

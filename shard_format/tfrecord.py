@@ -60,10 +60,10 @@ def frame_columns(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     lengths = np.asarray(pc.binary_length(payloads), np.int64)
     offsets, data = _buffers(payloads)
     crc = google_crc32c.value
-    found = [crc(data[begin:end]) for begin, end in itertools.pairwise(offsets.tolist())]
+    crcs = [crc(data[begin:end]) for begin, end in itertools.pairwise(offsets.tolist())]
     headers = np.empty(len(lengths), _HEADERS)
     headers["length"], headers["crc"] = lengths, _masked(_length_crcs(lengths))
-    footers = _masked(np.array(found, np.uint32)).astype("<u4")
+    footers = _masked(np.array(crcs, np.uint32)).astype("<u4")
     return pc.binary_join_element_wise(
         _fixed(headers, HEADER_BYTES), payloads, _fixed(footers, FOOTER_BYTES), _NOTHING
     )
@@ -149,11 +149,11 @@ def unframe_many(
         payload = data[begin + HEADER_BYTES : end - FOOTER_BYTES]
         size, size_crc = header(data, begin)
         # Not `masked_crc`: calls take longer than all else here.
-        found, found_size = crc(payload), crc(data[begin : begin + 8])
+        data_crc, found_size = crc(payload), crc(data[begin : begin + 8])
         whole = (
             size == len(payload)
             and ((found_size >> 15 | found_size << 17) + _MASK_DELTA) & 0xFFFFFFFF == size_crc
-            and ((found >> 15 | found << 17) + _MASK_DELTA) & 0xFFFFFFFF
+            and ((data_crc >> 15 | data_crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
             == footer(data, end - FOOTER_BYTES)[0]
         )
         yield payload if whole else None
@@ -188,10 +188,10 @@ def unframe_columns(
         crc = google_crc32c.value
         first, last = begins + HEADER_BYTES, ends - FOOTER_BYTES
         places = zip(first.tolist(), last.tolist(), strict=True)
-        found = np.array([crc(every[start:end]) for start, end in places], np.uint32)
+        crcs = np.array([crc(every[start:end]) for start, end in places], np.uint32)
         damaged = headers["length"] != lengths - FRAME_BYTES
         damaged |= headers["crc"] != _masked(_length_crcs(lengths - FRAME_BYTES))
-        damaged |= footers != _masked(found)
+        damaged |= footers != _masked(crcs)
     if damaged.any():
         return pa.array([], pa.large_binary()), int(damaged.argmax())
     # Every second value of this column is a payload, the others are the bytes in between.

@@ -72,10 +72,10 @@ def own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> It
     directory = base / own.folder if own.folder else base
     manifest = own.manifest
     build = CheckedBuild("", False, {})
-    found = storage.stat(directory / naming.BUILD)
-    if found is None and _LATER_OPTION in manifest.config:
+    stat = storage.stat(directory / naming.BUILD)
+    if stat is None and _LATER_OPTION in manifest.config:
         yield Damage(naming.BUILD, "is missing")
-    if found is not None and read:
+    if stat is not None and read:
         try:
             build = check_build(storage.read_bytes(directory / naming.BUILD))
         except OSError as error:

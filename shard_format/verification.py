@@ -132,8 +132,8 @@ def verify_set(
     with ThreadPoolExecutor(workers) as pool:
         # The largest first: a core that begins it last would end long after the others.
         order = sorted(expected, key=lambda one: -one.bytes)
-        found = pool.map(lambda one: check.file(one, read=one.file in chosen), order)
-        unlike = {one.file: damage for one, damage in zip(order, found, strict=True) if damage}
+        outcomes = pool.map(lambda one: check.file(one, read=one.file in chosen), order)
+        unlike = {one.file: damage for one, damage in zip(order, outcomes, strict=True) if damage}
     damages = [
         check.located(one, unlike[one.file], unlike.keys())
         for one in expected
@@ -269,14 +269,14 @@ class _Check:
         """What is wrong with a file, without the records; None if nothing is."""
         place = self._directory / one.file
         try:
-            found = self._stat(one.file)
-            if found is None:
+            stat = self._stat(one.file)
+            if stat is None:
                 path = storage.local_path(place)
                 other = path is not None and path.exists()
                 return Damage(one.file, "is not a regular file" if other else "is missing")
-            if found.size != one.bytes:
-                problem = f"must have {one.bytes} bytes, has {found.size}"
-                return Damage(one.file, problem, same_as=self._same_as(place, found.size))
+            if stat.size != one.bytes:
+                problem = f"must have {one.bytes} bytes, has {stat.size}"
+                return Damage(one.file, problem, same_as=self._same_as(place, stat.size))
             if not read:
                 return None
             digest = file_sha256(place, self._on_bytes)
@@ -343,9 +343,9 @@ class _Check:
         right = derived_files(self._manifest).get(one.file)
         if right is None or hashlib.sha256(right).hexdigest() != one.sha256:
             return damage
-        found = storage.read_bytes(self._directory / one.file)
-        pairs = enumerate(zip(found, right, strict=False))
-        at = next((at for at, (a, b) in pairs if a != b), min(len(found), len(right)))
+        data = storage.read_bytes(self._directory / one.file)
+        pairs = enumerate(zip(data, right, strict=False))
+        at = next((at for at, (a, b) in pairs if a != b), min(len(data), len(right)))
         return _because(damage, f"differs from byte {at} on")
 
     def extra_files(
@@ -385,8 +385,8 @@ def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Ite
         except (ShardmillError, pa.ArrowException) as error:
             yield Damage(file, str(error))
             continue
-        found = {item["values"]: item["counts"] for item in counts.to_pylist()}
+        rows_of = {item["values"]: item["counts"] for item in counts.to_pylist()}
         for number, shard in enumerate(info.shards):
-            rows = found.get(number, 0)
+            rows = rows_of.get(number, 0)
             if rows != shard.records:
                 yield Damage(file, f"must have {shard.records} rows for {shard.file}, has {rows}")

@@ -89,14 +89,14 @@ def _asked(
 
 def _class_folders(roots: list[Place], by_split: bool) -> dict[str, Place]:
     """A folder of each class, by its name."""
-    found: dict[str, Place] = {}
+    folders: dict[str, Place] = {}
     for root in roots:
         for name in some_folders(root):
             if by_split and split_name(name):
-                found |= {one: root / name / one for one in some_folders(root / name)}
+                folders |= {one: root / name / one for one in some_folders(root / name)}
             else:
-                found[name] = root / name
-    return found
+                folders[name] = root / name
+    return folders
 
 
 def _has_image(folder: Place) -> bool:

@@ -97,16 +97,16 @@ def find_files(
             yield FoundFile(_file_item(file_id, path_of(root), storage.stat(root)), ())
             continue
         walk = _Walk(root, sets, on_ignored, follow_links, on_unreadable)
-        for found in walk.files(prefix):
-            path = found.item.path
+        for file in walk.files(prefix):
+            path = file.item.path
             shards = sets.around(os.path.dirname(path))
             if shards is not None:
                 if path in shards:
-                    yield found
+                    yield file
             elif is_note(path):
-                on_ignored(found.item.record_id)
+                on_ignored(file.item.record_id)
             else:
-                yield found
+                yield file
 
 
 # The packed entries of a folder, or why it cannot be listed.

@@ -107,8 +107,8 @@ def declared_in_text(data: bytes) -> Iterator[str]:
         if name:
             yield from larger_ones(name)
             yield _OF_BROWSERS.get(name, name)
-    elif found := _FOR_EDITORS.search(b"\n".join(head.split(b"\n", 2)[:2])):
-        name = codec_of((found[1] or found[2]).decode("latin-1"))
+    elif match := _FOR_EDITORS.search(b"\n".join(head.split(b"\n", 2)[:2])):
+        name = codec_of((match[1] or match[2]).decode("latin-1"))
         if name:
             yield from larger_ones(name)
     elif head.lstrip()[:1] == b"<":

@@ -152,15 +152,15 @@ def _readings(head: bytes, whole: bool) -> list[_Reading]:
             weight = _WEIGHT * min(high, _MOST_BYTES) * one["confidence"] + _FIRST * (rank == 0)
             weight += _PRIORS.get(name, _RARE)
             readings.append(_Reading(name, text, one["language"] or "", weight))
-    found: dict[str, _Reading] = {}
+    by_text: dict[str, _Reading] = {}
     best = -math.inf
     for reading in sorted(readings, key=_by_weight):
         if reading.weight > best - _HOPELESS:
             weight = reading.weight + _likeness_to_text(reading)
-            if reading.text not in found or weight > found[reading.text].weight:
-                found[reading.text] = reading._replace(weight=weight)
+            if reading.text not in by_text or weight > by_text[reading.text].weight:
+                by_text[reading.text] = reading._replace(weight=weight)
             best = max(best, weight)
-    return sorted(found.values(), key=_by_weight)
+    return sorted(by_text.values(), key=_by_weight)
 
 
 def _likeness_to_text(reading: _Reading) -> float:
@@ -205,8 +205,8 @@ def _oddities(text: str) -> int:
     control characters; only of characters that are not ASCII.
     """
     odd = 0
-    for found in _NOT_ASCII.finditer(text):
-        at, char = found.start(), found[0]
+    for match in _NOT_ASCII.finditer(text):
+        at, char = match.start(), match[0]
         before, after = text[at - 1 : at], text[at + 1 : at + 2]
         kind = unicodedata.category(char)
         if kind[0] == "L":

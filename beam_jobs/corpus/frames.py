@@ -221,7 +221,7 @@ def _of_seekable_zstd(file: RandomAccessFile) -> Iterator[Frame]:
 
 def _of_zstd(file: RandomAccessFile) -> Iterator[Frame]:
     """Every frame, and the end of the file."""
-    found: list[tuple[int, int, int | None]] = []  # start, end, bytes of the content
+    spans: list[tuple[int, int, int | None]] = []  # start, end, bytes of the content
     position = 0
     while position < file.size:
         header = file.read_at(position, 18)
@@ -233,12 +233,12 @@ def _of_zstd(file: RandomAccessFile) -> Iterator[Frame]:
             raise _UnknownError
         size, header_bytes = _zstd_header(header)
         end = _after_blocks(file, position + header_bytes) + 4 * bool(header[4] & 4)
-        found.append((position, end, size))
+        spans.append((position, end, size))
         position = end
-    if position != file.size or len(found) < 2:
+    if position != file.size or len(spans) < 2:
         raise _UnknownError
     content = 0
-    for start, end, size in found:
+    for start, end, size in spans:
         yield Frame(start, content)
         content += _content_bytes(file, start, end) if size is None else size
     yield Frame(position, content)

@@ -110,10 +110,10 @@ def guess_pattern(record_ids: Sequence[str]) -> Guess | None:
 
 def _matches(pattern: str, names: Sequence[str]) -> list[dict[str, Any] | None]:
     """The text of every group by name, "" of one that takes no part; None if nothing matches."""
-    found: list[dict[str, Any] | None] = pc.extract_regex(
+    matches: list[dict[str, Any] | None] = pc.extract_regex(
         pa.array(names, pa.string()), pattern
     ).to_pylist()
-    return found
+    return matches
 
 
 def _searched(item: SourceItem, pattern: str) -> str:

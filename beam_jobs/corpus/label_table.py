@@ -186,8 +186,8 @@ def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
     table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
     rows = (
-        (*_row(found, table.class_names, reader, options.path_column), number)
-        for number, found in enumerate(table.rows())
+        (*_row(row, table.class_names, reader, options.path_column), number)
+        for number, row in enumerate(table.rows())
     )
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
         yield row_batch(batch, _ROWS)

@@ -249,15 +249,15 @@ class CorpusReader:
 
         Members are read in the order of the archive, which may be compressed.
         """
-        found: dict[str, bytes] = {}
+        members: dict[str, bytes] = {}
         data = b""
         try:
             for name, member in self._members(item, {"": item.locator}):
-                found[name] = member
-            data = found.pop("")
-            said = self._companion_fields.read(self._fields_of(found))
+                members[name] = member
+            data = members.pop("")
+            said = self._companion_fields.read(self._fields_of(members))
         except Rejection as rejection:
-            kept = rejection.data if "" in found or not data else data
+            kept = rejection.data if "" in members or not data else data
             return item, rejection.with_data(kept)
         return item.annotated(said), data
 

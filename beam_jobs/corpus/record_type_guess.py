@@ -33,14 +33,14 @@ def check_is_no_source(arguments: list[str]) -> None:
     paths = [first] if os.path.exists(first) else sorted(glob.glob(first, recursive=True))
     if not paths:
         return
-    found, files = Counter[str](), 0
+    counts, files = Counter[str](), 0
     for path in itertools.islice(_files(paths), _MAX_FILES):
         files += 1
-        found[_record_type(path)] += 1
-    del found[""]
+        counts[_record_type(path)] += 1
+    del counts[""]
     commands = {name: _command(name, arguments) for name in OPTIONS}
-    if len(found) == 1 or (found and len({*found.values()}) > 1):
-        name, number = found.most_common(1)[0]
+    if len(counts) == 1 or (counts and len({*counts.values()}) > 1):
+        name, number = counts.most_common(1)[0]
         raise UsageError(
             f"{first} looks like {_PLURALS.get(name, name)} ({number} of "
             f"{counted(files, 'file')} looked at). Run:\n  {commands[name]}"

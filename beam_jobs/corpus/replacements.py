@@ -127,7 +127,7 @@ class Replacements:
 
     def below(self, file_id: str) -> dict[str, Replacement]:
         """The files for records of one file, by their number or offset in it."""
-        found: dict[str, Replacement] = {}
+        files: dict[str, Replacement] = {}
         for folder in reversed(self._folders):
             path = original_path(folder, self._prefix + file_id)
             try:
@@ -137,9 +137,9 @@ class Replacements:
             for name in names:
                 one = _found(path / name) if name.isdecimal() else None
                 if one is not None:
-                    found[name] = one
+                    files[name] = one
                     self._matched = True
-        return dict(sorted(found.items()))
+        return dict(sorted(files.items()))
 
     def check_matched(self) -> None:
         """Checks that there was a file for some record.

@@ -59,27 +59,27 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     """
     if options.labels is not None:
         return dataclasses.replace(options, source="table")
-    found: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     named = Counter[str]()  # kinds of files that are sources themselves
     selection = Selection(options)
     places = [storage.place_of(source) for source in options.sources]
     roots = {place: prefix for prefix, place in prefixes(places)} if selection else {}
     for place in places:
         of_source = _kinds_in(place, roots.get(place, ""), selection)
-        found += of_source
+        by_kind += of_source
         named += Counter() if storage.is_folder(place) else of_source
-    del found[UNKNOWN]
-    if not found:  # listing says what is wrong
+    del by_kind[UNKNOWN]
+    if not by_kind:  # listing says what is wrong
         return dataclasses.replace(options, source=_CLASS_FOLDERS)
-    most, number = found.most_common(1)[0]
+    most, number = by_kind.most_common(1)[0]
     source = _CLASS_FOLDERS if most == IMAGE else most
-    if len(found) == 1:
+    if len(by_kind) == 1:
         return dataclasses.replace(options, source=source)
-    kinds = sorted(found)
-    counts = ", ".join(f"{found[kind]} {kind}" for kind in kinds)
+    kinds = sorted(by_kind)
+    counts = ", ".join(f"{by_kind[kind]} {kind}" for kind in kinds)
     # One archive that is named is meant to be read; one among the files of a pattern is not.
     few = named.total() - named[most] <= (1 - _NEARLY_ALL) * len(options.sources)
-    if number >= _NEARLY_ALL * found.total() and few:
+    if number >= _NEARLY_ALL * by_kind.total() and few:
         note = (
             f"Among the first files are {counts}: --source {source} is used, and files of other "
             "kinds are rejected."
@@ -375,7 +375,7 @@ def _guess(rows: list[dict[str, Any]], extractor: RecordExtractor) -> str:
                     return name
             elif isinstance(value, str):
                 texts[name] = texts.get(name, 0) + len(value)
-    named = [found for name in _USUAL for found in texts if found.lower() == name]
+    named = [column for name in _USUAL for column in texts if column.lower() == name]
     return named[0] if named else max(texts, key=lambda name: texts[name], default="")
 
 

@@ -137,8 +137,8 @@ def join_clusters(before: Clusters, after: Clusters) -> Clusters:
     if not len(after.members):
         return before
     moved = after.members.filter(after.members["dropped"])
-    found = pc.is_in(before.members["record"], after.members["record"].combine_chunks())
-    old = before.members.filter(pc.invert(found))
+    in_after = pc.is_in(before.members["record"], after.members["record"].combine_chunks())
+    old = before.members.filter(pc.invert(in_after))
     at = pc.index_in(old["kept_id"], value_set=moved["record_id"].combine_chunks())
     for name in ("kept_id", "kept_label"):
         column = pc.if_else(pc.is_valid(at), moved[name].take(at), old[name])

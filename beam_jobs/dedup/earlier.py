@@ -177,13 +177,13 @@ class _Representatives:
 
     def __init__(self, stored: StoredRecords, rows: IntArray) -> None:
         self._rows = rows
-        found = stored.take(rows, ["record_id", "label", "split", "kept_id"]).to_pylist()
+        records = stored.take(rows, ["record_id", "label", "split", "kept_id"]).to_pylist()
         self._node: list[int] = []
         number: dict[str, int] = {}
         self.ids: list[str] = []
         self.labels: list[str | None] = []
         self.splits: list[str | None] = []
-        for row in found:
+        for row in records:
             name = row["record_id"] if row["split"] else row["kept_id"] or row["record_id"]
             if name not in number:
                 number[name] = len(self.ids)
@@ -206,10 +206,10 @@ class _Representatives:
         seed = int(stored.manifest.config.get("seed", 0))
         hashes = np.array([id_hash(self.ids[node]) for node in unknown], np.uint64)
         for at, row in _matches(shuffle_keys(hashes, seed), stored.keys).tolist():
-            found = stored.take(np.array([row]), ["record_id", "label", "split"]).to_pylist()[0]
-            if found["record_id"] == self.ids[unknown[at]]:
-                self.labels[unknown[at]] = found["label"]
-                self.splits[unknown[at]] = found["split"]
+            record = stored.take(np.array([row]), ["record_id", "label", "split"]).to_pylist()[0]
+            if record["record_id"] == self.ids[unknown[at]]:
+                self.labels[unknown[at]] = record["label"]
+                self.splits[unknown[at]] = record["split"]
 
     def node_of(self, rows: IntArray) -> IntArray:
         """The node of stored rows."""

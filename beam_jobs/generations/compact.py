@@ -150,8 +150,8 @@ def compact(
         has_end = not config.get("pack") or vocabulary.get("end") is not None
         if not {"seed", "shard_size"} <= config.keys() or not has_end:
             raise InputError(f"{base} does not say how it was built. Build the set again.")
-        found = leftovers.find(base, before, ids)
-        not_found = sorted(ids - found.ids)
+        records = leftovers.find(base, before, ids)
+        not_found = sorted(ids - records.ids)
         removed, done = read_removed(base, before), _last_receipt(base, digest)
         # Those that were removed before are no mistake: the same command may have been killed.
         unknown = [name for name in not_found if not (done or removed.has_id(name))]
@@ -160,23 +160,23 @@ def compact(
             near = leftovers.find(base, before, stripped).ids
             raise missing_error(base, unknown, len(ids), near)
         merged = before.newest + 1
-        receipt_of = partial(receipt, digest, len(ids), found, before)
-        if merged == 1 and not found.ids:
+        receipt_of = partial(receipt, digest, len(ids), records, before)
+        if merged == 1 and not records.ids:
             publishing.abandon(base)
             nothing = receipt_of(before.root_hash) if ids else None
             return Compacted(before, 1, 0, not_found, False, done or nothing)
         if state is None or state.digest != digest:
             publishing.abandon(base)
-        state = State(digest, merged, found.removed, not_found, had_report(base), "")
+        state = State(digest, merged, records.removed, not_found, had_report(base), "")
         write_state(base, state)
         if ids:
-            removed = removed.joined(removed_records(base, before, found))
-        built = _write_set(base, before, ids, removed, found, receipt_of, on_progress)
+            removed = removed.joined(removed_records(base, before, records))
+        built = _write_set(base, before, ids, removed, records, receipt_of, on_progress)
         state = state._replace(root_hash=built.root_hash)
         write_state(base, state)
         manifest = publish_set(base, state)
         done = _last_receipt(base, digest)
-        return Compacted(manifest, merged, found.removed, not_found, True, done)
+        return Compacted(manifest, merged, records.removed, not_found, True, done)
 
 
 def _last_receipt(base: Place, digest: str) -> dict[str, Any] | None:

@@ -93,7 +93,7 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         ids: Ids of the records.
     """
     wanted = pa.array(sorted(ids), pa.string())
-    found: set[str] = set()
+    present: set[str] = set()
     equal: set[str] = set()
     files: list[str] = []
     kept = copies = duplicates = filtered = through = 0
@@ -104,7 +104,7 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         rows, own_files = _in_split(base, manifest, split, wanted)
         own = set(rows)
         kept, copies = kept + len(own), copies + len(rows) - len(own)
-        found |= own
+        present |= own
         files += own_files
     for file in duplicates_files(manifest):
         table = pq.read_table(storage.open_arrow(base / file), columns=_CLUSTER)
@@ -116,7 +116,7 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
                 if row["dropped"] and row["kind"] == "exact":
                     equal.add(row["record_id"])
                 continue
-            found.add(row["record_id"])
+            present.add(row["record_id"])
             # The first record of a cluster that was left out for its labels counts as filtered.
             lost = row["dropped"] and row["record_id"] == row["kept_id"]
             filtered += lost
@@ -126,12 +126,12 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         files.append(file)
         reasons[row["reason"]] += 1
         filtered += row["stage"] == "filter"
-        found.add(row["record_id"])
+        present.add(row["record_id"])
     for file in stored_files(base, manifest):
         if pc.any(_concerned(read_table(base / file), wanted)).as_py():
             files.append(file)
     counts = (kept, copies, duplicates, +reasons, filtered, through)
-    return Found(frozenset(found), *counts, frozenset(equal), tuple(dict.fromkeys(files)))
+    return Found(frozenset(present), *counts, frozenset(equal), tuple(dict.fromkeys(files)))
 
 
 def _concerned(table: pa.Table, ids: pa.Array) -> pa.ChunkedArray:

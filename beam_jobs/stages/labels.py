@@ -16,10 +16,10 @@ from shard_format import LABELS_FIELD, Feature, Schema, encode_features, label_c
 
 def names_in(labels: pa.ChunkedArray) -> set[str]:
     """Every class name in a column; several of one record are joined by a separator."""
-    found: set[str] = set()
+    names: set[str] = set()
     for label in pc.unique(labels).drop_null().to_pylist():
-        found.update(label.split(LABEL_SEPARATOR) if label else ())
-    return found
+        names.update(label.split(LABEL_SEPARATOR) if label else ())
+    return names
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:

@@ -127,16 +127,16 @@ def list_corpus(
     items = listing.items([storage.place_of(path) for path in options.sources])
     how = options.reading()
     seen = SeenItemFilter(options, reading_key(how))
-    found = _write_listing(items, seen, workspace, on_progress)
+    listed = _write_listing(items, seen, workspace, on_progress)
     if not seen.known:
-        _check_not_empty(context, found)
+        _check_not_empty(context, listed)
     if extractor.groups_members and not options.only_items:  # a set has them otherwise
         members = (item for item in _items_in(workspace.listing) if item.locator.container)
         check_companions(members, options, extractor, workspace.scratch_file())
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
-        else _unit_bytes(found.bytes)
+        else _unit_bytes(listed.bytes)
     )
     stage_options = {
         "unit_version": UNIT_VERSION,
@@ -161,15 +161,15 @@ def list_corpus(
         contextlib.closing(storage.open_random(workspace.listing)) as written,
     ):
         cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, seen, hashes)
-        units = [found.located(unit, written)._asdict() for unit in cut]
+        units = [listed.located(unit, written)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
     inputs = build_inputs(options, stage_options, summaries)
     inputs |= {EXCLUDED_KEY: hashlib.sha256(excluded).hexdigest()} if excluded else {}
     keys = [one["key"] for one in units]
-    changes = note_changes(workspace, options.sources, stage_options, keys, found.items)
+    changes = note_changes(workspace, options.sources, stage_options, keys, listed.items)
     workspace.mark("stage")
     return Listing(
-        *(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes),
+        *(listed.items, listed.bytes, len(ignored), build.hexdigest(), inputs, changes),
         *(seen.known, seen.known_bytes, seen.known_to, listing.unselected),
     )
 
@@ -302,8 +302,8 @@ class SeenItemFilter:
         left = np.ones(len(items), bool)
         if self._others:
             originals = [self.hash(item_identity(before_replacement(item))) for item in items]
-            for found in (hashes, np.array(originals, np.uint64)):
-                left &= self._others.generation_of(found) < 0
+            for keys in (hashes, np.array(originals, np.uint64)):
+                left &= self._others.generation_of(keys) < 0
         if self._own:
             left &= self._own.generation_of(hashes) >= 0
         items = [items[row] for row in np.flatnonzero(left).tolist()]

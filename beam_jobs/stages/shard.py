@@ -171,14 +171,14 @@ def _tables(
 
 
 def _done_before(spec: ShardSpec, marker: Place, workspace: Workspace) -> ShardResult | None:
-    found = read_marker(marker)
-    if found is None or found["recipe_key"] != spec.recipe_key:
+    done = read_marker(marker)
+    if done is None or done["recipe_key"] != spec.recipe_key:
         return None
-    info = ShardInfo(**found["info"])
+    info = ShardInfo(**done["info"])
     written = storage.stat(workspace.out / spec.file)
     if written is None or written.size != info.bytes:
         return None
-    result = ShardResult(spec.split, spec.shard, info, True, *found["sha256"])
+    result = ShardResult(spec.split, spec.shard, info, True, *done["sha256"])
     try:
         workspace.check_file(_index_part(workspace, spec.file), result.index_sha256)
         workspace.check_file(_counters_part(workspace, spec.file), result.counters_sha256)

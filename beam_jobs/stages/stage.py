@@ -333,8 +333,8 @@ class UnitAtWork:
         Raises:
             Rejection: A kept column is to hold numbers, or a label is missing.
         """
-        found = record.annotations.kept or (None,) * len(self._kept)
-        for (name, kind), value in zip(self._kept, found, strict=True):
+        values = record.annotations.kept or (None,) * len(self._kept)
+        for (name, kind), value in zip(self._kept, values, strict=True):
             if kind == LABEL_KIND and value is None:
                 raise Rejection("no-label", f"it has no {name!r}")
         if len(record.annotations.kept) == len(self._kept):

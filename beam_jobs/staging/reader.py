@@ -225,8 +225,8 @@ def _read_ranges(
 
     def read(own: list[tuple[int, int, int, int]]) -> None:
         wanted = ((start, size) for _, start, size, _ in own)
-        for (*_, begin), found in zip(own, sources[own[0][0]].read(wanted), strict=True):
-            data[begin : begin + len(found)] = found
+        for (*_, begin), piece in zip(own, sources[own[0][0]].read(wanted), strict=True):
+            data[begin : begin + len(piece)] = piece
 
     for _ in in_parallel(read, by_unit, remote=remote):
         pass

@@ -67,12 +67,12 @@ class KnownItems:
 
     def generation_of(self, hashes: UInt64Array) -> IntArray:
         """[n] int64: the number of the last list that has each item; -1 if none has."""
-        found = np.full(len(hashes), -1, np.int64)
+        generations = np.full(len(hashes), -1, np.int64)
         for number, known in enumerate(self._hashes):
             if len(known):
                 at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-                found[known[at] == hashes] = number
-        return found
+                generations[known[at] == hashes] = number
+        return generations
 
 
 def items_of(base: Place, manifest: Manifest) -> KnownItems:
@@ -160,7 +160,7 @@ def merge_seen_items(base: Place, manifest: Manifest, workspace: Workspace) -> d
 def _write_final(workspace: Workspace, final: Place, lists: Sequence[Place]) -> dict[str, Any]:
     """Writes the hashes of some lists in order and each once, a range of them at a time."""
     storage.make_folder(final.parent)
-    size = sum(found.size for found in map(storage.stat, lists) if found is not None)
+    size = sum(stat.size for stat in map(storage.stat, lists) if stat is not None)
     number = min(_MOST_PARTITIONS, 1 + size // (_BATCH_ROWS * _HASHES.itemsize))
     with (
         _writer(workspace, final) as writer,
@@ -171,9 +171,9 @@ def _write_final(workspace: Workspace, final: Place, lists: Sequence[Place]) -> 
             leading = (hashes >> np.uint64(32)).astype(np.int64)
             ranges.add(leading * number >> 32, hashes.view(_HASHES))
         for rows in ranges.take():
-            found = np.unique(rows["item"])
-            for start in range(0, len(found), _BATCH_ROWS):
-                writer.write_batch(_batch(found[start : start + _BATCH_ROWS]))
+            items = np.unique(rows["item"])
+            for start in range(0, len(items), _BATCH_ROWS):
+                writer.write_batch(_batch(items[start : start + _BATCH_ROWS]))
     return {naming.READ_ITEMS: file_info(final)}
 
 

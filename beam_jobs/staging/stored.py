@@ -130,8 +130,8 @@ class StoredRecords:
     def group_splits(self) -> pa.Table:
         """Columns group and split of the kept records that have a group."""
         fields = [pa.field("group", pa.uint64()), pa.field("split", pa.string())]
-        found = [piece.table.select(["group", "split"]) for piece in self._pieces]
-        table = pa.concat_tables([pa.schema(fields).empty_table(), *found])
+        tables = [piece.table.select(["group", "split"]) for piece in self._pieces]
+        table = pa.concat_tables([pa.schema(fields).empty_table(), *tables])
         return table.filter(pc.and_(pc.is_valid(table["group"]), pc.is_valid(table["split"])))
 
     def _open(self, folder: str, needed: Sequence[str], *, complete: bool) -> None:

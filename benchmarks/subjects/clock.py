@@ -73,8 +73,8 @@ def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 
 
 
 def _print(records: int, seconds: float, cpu_seconds: float, details: dict[str, Any]) -> None:
-    found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
-    print(json.dumps(found | {"details": details}), flush=True)
+    measured = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
+    print(json.dumps(measured | {"details": details}), flush=True)
 
 
 def _check(batch: Any) -> None:

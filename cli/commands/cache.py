@@ -38,22 +38,22 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
 
     directory = directory or default_cache_dir()
     with bar_if_long("delete" if clear else "list"):
-        found = _found(directory, clear)
-    total = sum(entry.bytes for entry in found)
+        entries = _found(directory, clear)
+    total = sum(entry.bytes for entry in entries)
     if as_json:
         print_json(
             {
                 "directory": str(directory),
                 "bytes": total,
-                "deleted" if clear else "copies": [dataclasses.asdict(entry) for entry in found],
+                "deleted" if clear else "copies": [dataclasses.asdict(entry) for entry in entries],
             }
         )
     elif clear:
-        say(f"deleted    {counted(len(found), 'copy', 'copies')}, {format_bytes(total)}")
-    elif not found:
+        say(f"deleted    {counted(len(entries), 'copy', 'copies')}, {format_bytes(total)}")
+    elif not entries:
         say(f"{directory} holds no copy of a shard set")
     else:
-        _show(found)
+        _show(entries)
         say(f"in all     {format_bytes(total)} in {directory}")
         say(f"next       shardmill cache {directory} --clear")
 

@@ -80,7 +80,7 @@ def compact(
             raise UsageError(f"--receipt {receipt} is in the set. Write it elsewhere.")
     ids = read_ids(remove) if remove is not None else frozenset()
     with Bars() as bars:
-        found = merge(
+        compacted = merge(
             directory,
             ids,
             lambda stage, done, total: bars.update(stage, done, total, "bytes"),
@@ -88,10 +88,10 @@ def compact(
             missing_ok=missing_ok,
         )
     written = None
-    if found.receipt is not None:
-        removed = read_removed(directory, found.manifest)  # by this command, or one before it
+    if compacted.receipt is not None:
+        removed = read_removed(directory, compacted.manifest)  # by this command, or one before it
         gone = frozenset(filter(removed.has_id, ids))
-        written = found.receipt | {"ids": sorted(gone), "not_found": sorted(ids - gone)}
+        written = compacted.receipt | {"ids": sorted(gone), "not_found": sorted(ids - gone)}
     if receipt is not None:
         try:
             storage.write_bytes(receipt, json.dumps(written, indent=1).encode() + b"\n")
@@ -99,27 +99,27 @@ def compact(
             raise file_error(error, str(receipt)) from error
     if as_json:
         print_json(
-            found.manifest.summary()
+            compacted.manifest.summary()
             | {
-                "merged": found.merged,
-                "removed": found.removed,
-                "not_found": found.not_found,
-                "changed": found.changed,
+                "merged": compacted.merged,
+                "removed": compacted.removed,
+                "not_found": compacted.not_found,
+                "changed": compacted.changed,
                 "receipt": written,
             }
         )
         return
-    if not found.changed:
+    if not compacted.changed:
         say(f"{directory} is one generation already; nothing to do")
-    elif found.merged > 1:
-        say(f"merged     {found.merged} generations of {directory}")
+    elif compacted.merged > 1:
+        say(f"merged     {compacted.merged} generations of {directory}")
     if ids:
         through = written["removed"]["duplicates_of_removed"] if written else 0
         also = f", and {counted(through, 'duplicate')} of them" if through else ""
-        say(f"removed    {counted(found.removed, 'record')}{also}")
-    if found.not_found:
-        shown = ", ".join(map(repr, found.not_found[:_SHOWN_IDS]))
-        more = len(found.not_found) - _SHOWN_IDS
+        say(f"removed    {counted(compacted.removed, 'record')}{also}")
+    if compacted.not_found:
+        shown = ", ".join(map(repr, compacted.not_found[:_SHOWN_IDS]))
+        more = len(compacted.not_found) - _SHOWN_IDS
         of_more = f" and {more:,} more; --json lists all" if more > 0 else ""
-        say(f"not found  {counted(len(found.not_found), 'id')}: {shown}{of_more}")
-    say(f"root hash  {found.manifest.root_hash}")
+        say(f"not found  {counted(len(compacted.not_found), 'id')}: {shown}{of_more}")
+    say(f"root hash  {compacted.manifest.root_hash}")

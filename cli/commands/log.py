@@ -27,11 +27,11 @@ def log(directory: Place, as_json: bool) -> None:
     from cli.console import print_json, say
     from foundation.wording import counted, format_bytes
 
-    found = generations(directory)
+    history = generations(directory)
     if as_json:
-        print_json({"generations": [one.as_json() for one in found]})
+        print_json({"generations": [one.as_json() for one in history]})
         return
-    for one in found:
+    for one in history:
         splits = ", ".join(f"{name} {count:,}" for name, count in one.records.items())
         dropped = counted(one.ledger.duplicates, "duplicate")
         say(

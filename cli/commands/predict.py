@@ -96,23 +96,23 @@ def predict(
         failed: list[Prediction] = []
         total = None if lines else len(names) + len(texts)
         bars.finish("load")
-        found: list[Prediction] = []
+        predictions: list[Prediction] = []
         given = ((text, text.encode()) for text in texts)
         inputs = _inputs(predictor, names, lines, failed)
         for prediction in itertools.chain(
             predictor.predict(given, are_files=False),
             predictor.predict(inputs, are_files=not lines),
         ):
-            found.append(prediction)
-            bars.update("predict", len(found) + len(failed), total, "examples")
-    found += failed
-    if not found:
+            predictions.append(prediction)
+            bars.update("predict", len(predictions) + len(failed), total, "examples")
+    predictions += failed
+    if not predictions:
         raise InputError(
             f"Nothing to predict in {', '.join(files)}: an empty folder, or no line of text. Name "
             "files, or folders that hold some."
         )
-    _show(predictor, found, top, as_json)
-    if any(prediction.error for prediction in found):
+    _show(predictor, predictions, top, as_json)
+    if any(prediction.error for prediction in predictions):
         raise SystemExit(3)
 
 
@@ -153,11 +153,11 @@ def _inputs(
 
 def _listed(files: Sequence[str]) -> list[str]:
     """The files, with those in folders in their place, ordered by name."""
-    found = []
+    listed = []
     for name in files:
         inside = sorted(Path(name).iterdir()) if name != "-" and Path(name).is_dir() else None
-        found += [name] if inside is None else [str(path) for path in inside if path.is_file()]
-    return found
+        listed += [name] if inside is None else [str(path) for path in inside if path.is_file()]
+    return listed
 
 
 def _show(predictor: Predictor, found: list[Prediction], top: int, as_json: bool) -> None:

@@ -126,15 +126,15 @@ def show_dry_run(options: PreprocessOptions, given: set[str], as_json: bool) -> 
 
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         units = {"list": "files", "sample": ""}
-        found = dry_run(
+        trial = dry_run(
             options,
             lambda stage, done, total: bars.update(stage, done, total, units[stage]),
             given,
         )
     if as_json:
-        print_json(found.as_json())
+        print_json(trial.as_json())
     else:
-        print_dry_run(found)
+        print_dry_run(trial)
 
 
 def build_set(
@@ -214,20 +214,20 @@ def append_to_set(
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
-        found = append(options, given, beam_args, show, bars.note)
+        added = append(options, given, beam_args, show, bars.note)
     if as_json:
-        print_json(found.summary())
+        print_json(added.summary())
         return
-    if found.already_built:
-        say(f"{options.out} has these sources already: generation {found.number}; nothing to do")
+    if added.already_built:
+        say(f"{options.out} has these sources already: generation {added.number}; nothing to do")
         return
-    print_ledger(found.own, found.build, found.ignored)
-    records = sum(split.records for split in found.manifest.splits.values())
+    print_ledger(added.own, added.build, added.ignored)
+    records = sum(split.records for split in added.manifest.splits.values())
     say(
-        f"generation {found.number} of {options.out}, which has {records:,} records now; root hash "
-        f"{found.manifest.root_hash}\nnext       shardmill log {options.out}"
+        f"generation {added.number} of {options.out}, which has {records:,} records now; root hash "
+        f"{added.manifest.root_hash}\nnext       shardmill log {options.out}"
     )
-    print_warnings(found.manifest, found.build)
+    print_warnings(added.manifest, added.build)
 
 
 def _closing(report: Any, out: str) -> str:

@@ -49,16 +49,16 @@ def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
         _list_records(chosen, as_json)
         return
     with bar_if_long("list"):
-        found = reasons(directory)
+        refused = reasons(directory)
     if as_json:
-        print_json({"directory": str(directory), "reasons": [one._asdict() for one in found]})
+        print_json({"directory": str(directory), "reasons": [one._asdict() for one in refused]})
         return
-    if not found:
+    if not refused:
         say(f"no record of {directory} was rejected")
         return
     rows = table("Quarantine", "reason", "records", "size", "first record", right=("records",))
     rows.columns[2].justify = "right"
-    for one in found:
+    for one in refused:
         name = f"{one.reason} (filter)" if one.stage == "filter" else one.reason
         rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), shown_name(one.record_id))
     print_table(rows)

@@ -172,8 +172,8 @@ def where_it_resumes(run_dir: Path) -> str:
     for phase in (run_dir, run_dir / HEAD):
         place = latest_progress(phase / CHECKPOINTS)
         if place.epochs_done or place.step:
-            found = place_text(place.epochs_done, place.step)
-            return f"the same command resumes at its last checkpoint, after {found}"
+            where = place_text(place.epochs_done, place.step)
+            return f"the same command resumes at its last checkpoint, after {where}"
     return "no checkpoint was written yet; the same command begins again"
 
 

@@ -105,9 +105,9 @@ def verify(
             "seed": seed,
             **{name: getattr(verified, name) for name in _COUNTS},
         }
-        found: dict[str, Any] = {"intact": not damages, "notes": verified.notes}
-        found["damages"] = [_as_json(one) for one in damages]
-        print_json(verified.manifest.summary() | found | {"checked": checked})
+        report: dict[str, Any] = {"intact": not damages, "notes": verified.notes}
+        report["damages"] = [_as_json(one) for one in damages]
+        print_json(verified.manifest.summary() | report | {"checked": checked})
     else:
         for damage in damages:
             say(f"{damage.file}: {damage.problem}")

@@ -106,16 +106,16 @@ class Pages:
         minmax = Normalization("minmax", tuple(low), tuple(values.max(axis=0) - low))
         rows = [list(pixels)]
         for normalization, shift, scale in ((zscore, 2.0, 255 / 4), (minmax, 0.0, 255.0)):
-            found = self._made(["none", normalization], numbers, [0] * len(numbers))
-            shown = [np.clip((image + shift) * scale, 0, 255).astype(np.uint8) for image in found]
+            images = self._made(["none", normalization], numbers, [0] * len(numbers))
+            shown = [np.clip((image + shift) * scale, 0, 255).astype(np.uint8) for image in images]
             rows.append(shown)
         return rows
 
     def operations(self) -> list[list[Any]]:
         """The fourteen operations of RandAugment at magnitude 9, in their order."""
         image = tf.constant(self._plain())
-        found = [apply(image, 0.9, tf.constant(1.0)).numpy() for apply in OPERATIONS.values()]
-        return [found[:7], found[7:]]
+        images = [apply(image, 0.9, tf.constant(1.0)).numpy() for apply in OPERATIONS.values()]
+        return [images[:7], images[7:]]
 
     def write(self, path: Path, rows: list[list[Any]]) -> None:
         """The rows as one JPEG, on white."""

@@ -186,12 +186,12 @@ def read_many(ranges: Iterable[Range]) -> Iterator[bytes]:
 
     Of an object store, 32 requests with 32 MiB are in flight.
     """
-    for found, own in itertools.groupby(ranges, key=lambda one: storage_of(one.url)):
-        if found is _OBJECTS:
+    for store, own in itertools.groupby(ranges, key=lambda one: storage_of(one.url)):
+        if store is _OBJECTS:
             yield from _OBJECTS.read_many(own)
             continue
         for url, same in itertools.groupby(own, key=lambda one: one.url):
-            yield from found.read_ranges(url, ((one.offset, one.size) for one in same))
+            yield from store.read_ranges(url, ((one.offset, one.size) for one in same))
 
 
 def open_input(place: Place) -> BinaryIO:

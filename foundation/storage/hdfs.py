@@ -75,30 +75,30 @@ class HdfsStorage(Storage):
 
     @override
     def stat(self, place: Place) -> Stat | None:
-        found = _status(_url(place))
-        return None if found is None or found.isdir else _stat(found)
+        status = _status(_url(place))
+        return None if status is None or status.isdir else _stat(status)
 
     @override
     def is_folder(self, place: Place) -> bool:
-        found = _status(_url(place))
-        return found is not None and bool(found.isdir)
+        status = _status(_url(place))
+        return status is not None and bool(status.isdir)
 
     @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
         with _readable_errors(place):
-            for found in _client(_url(place)).list_status(_path(place), recursive=False):
-                name = found.path.rpartition("/")[2]
+            for status in _client(_url(place)).list_status(_path(place), recursive=False):
+                name = status.path.rpartition("/")[2]
                 if not _is_unfinished(name):
-                    yield Entry(name, FOLDER if found.isdir else FILE, _stat(found))
+                    yield Entry(name, FOLDER if status.isdir else FILE, _stat(status))
 
     @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
         skipped = len(_path(place).rstrip("/")) + 1
         with _readable_errors(place):
-            for found in _client(_url(place)).list_status(_path(place), recursive=True):
-                name = found.path[skipped:]
-                if not found.isdir and not _is_unfinished(name):
-                    yield name, _stat(found)
+            for status in _client(_url(place)).list_status(_path(place), recursive=True):
+                name = status.path[skipped:]
+                if not status.isdir and not _is_unfinished(name):
+                    yield name, _stat(status)
 
     @override
     def make_folder(self, place: Place) -> None:
@@ -107,9 +107,9 @@ class HdfsStorage(Storage):
         with _readable_errors(url):
             client = _client(url)
             client.mkdirs(_path(url), create_parent=True)
-            for found in client.list_status(_path(url), recursive=False):
-                if _is_unfinished(found.path) and _age(found) > _STALE_SECONDS:
-                    client.delete(found.path, recursive=False)
+            for status in client.list_status(_path(url), recursive=False):
+                if _is_unfinished(status.path) and _age(status) > _STALE_SECONDS:
+                    client.delete(status.path, recursive=False)
 
     @override
     @contextlib.contextmanager

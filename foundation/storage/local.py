@@ -81,12 +81,12 @@ class LocalStorage(Storage):
     @override
     def stat(self, place: Place) -> Stat | None:
         try:
-            found = _path(place).stat()
+            stat = _path(place).stat()
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
             raise
-        return Stat.of(found.st_size, found.st_mtime_ns) if modes.S_ISREG(found.st_mode) else None
+        return Stat.of(stat.st_size, stat.st_mtime_ns) if modes.S_ISREG(stat.st_mode) else None
 
     @override
     def is_folder(self, place: Place) -> bool:
@@ -112,13 +112,13 @@ class LocalStorage(Storage):
             for entry in entries:
                 is_link = entry.is_symlink()
                 try:
-                    found = entry.stat()
+                    target = entry.stat()
                 except OSError:
                     kind = OTHER if is_link else UNKNOWN
                     yield Entry(entry.name, kind, Stat(0, 0), is_link)
                 else:
-                    status = Stat.of(found.st_size, found.st_mtime_ns)
-                    yield Entry(entry.name, _kind(found.st_mode), status, is_link)
+                    status = Stat.of(target.st_size, target.st_mtime_ns)
+                    yield Entry(entry.name, _kind(target.st_mode), status, is_link)
 
     @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
@@ -126,9 +126,9 @@ class LocalStorage(Storage):
         for folder, _, names in os.walk(root):
             for name in names:
                 path = os.path.join(folder, name)
-                found = os.lstat(path)
-                if modes.S_ISREG(found.st_mode):
-                    yield os.path.relpath(path, root), Stat.of(found.st_size, found.st_mtime_ns)
+                stat = os.lstat(path)
+                if modes.S_ISREG(stat.st_mode):
+                    yield os.path.relpath(path, root), Stat.of(stat.st_size, stat.st_mtime_ns)
 
     @override
     def make_folder(self, place: Place) -> None:

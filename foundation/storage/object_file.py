@@ -157,9 +157,9 @@ class _RawObject(io.RawIOBase):
 
     @override
     def readinto(self, buffer: Any, /) -> int:
-        found = self._file.read_into(self._position, memoryview(buffer))
-        self._position += found
-        return found
+        size = self._file.read_into(self._position, memoryview(buffer))
+        self._position += size
+        return size
 
     @override
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

@@ -105,10 +105,10 @@ class ObjectStorage(Storage):
         url = _url(place)
 
         def find_size() -> int:
-            found = self.stat(url)
-            if found is None:
+            stat = self.stat(url)
+            if stat is None:
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(url))
-            return found.size
+            return stat.size
 
         return ObjectFile(partial(self._block, url), find_size)
 
@@ -134,14 +134,14 @@ class ObjectStorage(Storage):
     @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
         url = _url(place)
-        found = _retried(
+        listing = _retried(
             url, lambda store, key: _obstore().list_with_delimiter(store, f"{key}/" if key else "")
         )
-        folders = {_name(prefix) for prefix in found["common_prefixes"]}
+        folders = {_name(prefix) for prefix in listing["common_prefixes"]}
         for name in folders:
             yield Entry(name, FOLDER, Stat(0, 0))
         own = locate(url).key
-        for item in found["objects"]:
+        for item in listing["objects"]:
             # An empty object with the name of the folder is a mark that some consoles make.
             if item["path"] != own and not (not item["size"] and _name(item["path"]) in folders):
                 yield Entry(_name(item["path"]), FILE, _stat(item))
@@ -200,19 +200,19 @@ class ObjectStorage(Storage):
                 pass
 
     def _block(self, url: Url, offset: int, size: int) -> Block:
-        found = self._prefetched.find(url, offset)
-        if found is not None:
-            return found
+        block = self._prefetched.find(url, offset)
+        if block is not None:
+            return block
         return Block(offset, offset + size, start(partial(_request, url, offset, size)))
 
     def _read(self, url: Url, offset: int, size: int) -> bytes:
         if not size:
             return b""  # there is no request for nothing
-        found = self._prefetched.find(url, offset)
-        if found is not None:
-            data, total = found.answer.result()
-            if found.end >= min(offset + size, total):
-                return data[offset - found.start : offset - found.start + size]
+        block = self._prefetched.find(url, offset)
+        if block is not None:
+            data, total = block.answer.result()
+            if block.end >= min(offset + size, total):
+                return data[offset - block.start : offset - block.start + size]
         return _request(url, offset, size).data
 
 
@@ -278,8 +278,8 @@ def _request(url: Url, offset: int, size: int) -> Answer:
     except OSError as error:
         if error.errno != errno.ERANGE:  # it begins behind the end of the object
             raise
-    found = _attempts(url, lambda store, key: _obstore().head(store, key))
-    return Answer(b"", found["size"])
+    meta = _attempts(url, lambda store, key: _obstore().head(store, key))
+    return Answer(b"", meta["size"])
 
 
 def _delete_all(keys: list[str], store: Any, _: str) -> None:
@@ -321,9 +321,9 @@ def _pages(url: Url) -> Iterator[Any]:
             return
         coming, pauses = start(partial(_next_page, stream)), iter(_RETRY_SECONDS)
         # fake-gcs-server begins again at the first key.
-        found = [item for item in page if item["path"] > begun_after]
-        yield from found
-        last = found[-1]["path"] if found else last
+        items = [item for item in page if item["path"] > begun_after]
+        yield from items
+        last = items[-1]["path"] if items else last
 
 
 def _first_page(url: Url, after: str) -> Future[tuple[Any, Any]]:

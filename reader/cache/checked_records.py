@@ -122,17 +122,17 @@ class CheckedRecordReader(RecordReader):
         """
 
         def call(piece: Any) -> Any:
-            found = tf.numpy_function(read, [piece], types, stateful=False)
-            for one in tf.nest.flatten(found):
+            tensors = tf.numpy_function(read, [piece], types, stateful=False)
+            for one in tf.nest.flatten(tensors):
                 one.set_shape([None])
-            return found if types is tf.string else tuple(found)
+            return tensors if types is tf.string else tuple(tensors)
 
         if isinstance(self._source, Url):
             return call(numbers)
         pieces = tf.data.Dataset.from_tensors(numbers).unbatch().batch(self._piece_records)
         # One after the other: calls at the same time would hand the interpreter's lock to and fro.
-        found = pieces.map(call).unbatch()
-        return found.batch(tf.size(numbers, tf.int64)).get_single_element()
+        parts = pieces.map(call).unbatch()
+        return parts.batch(tf.size(numbers, tf.int64)).get_single_element()
 
     def read_now(self, numbers: Int64Array) -> Payloads:
         """[n] bytes: the serialized records of [n] int64 numbers.

@@ -133,7 +133,7 @@ def measure_stages(
                     drains[name] = _drain(dataclasses.replace(pipeline, parser=parser))
                 times = drains[name].measure(seconds / _ROUNDS)
                 chains[name] = _least(chains.get(name, times), times)
-    found: list[Stage] = []
+    stages: list[Stage] = []
     before = 0.0
     reads_files = stream.info.cache != "memory"
     for name, chain in chains.items():
@@ -141,9 +141,9 @@ def measure_stages(
         if name == "storage" and reads_files:
             added += storage.cpu_seconds
         # Noise may make a stage that does next to nothing a gain.
-        found.append(Stage(name, max(0.0, added), chain))
+        stages.append(Stage(name, max(0.0, added), chain))
         before = chain.cpu_seconds
-    return StageTimes(storage, reads_files, _with_batching(found, batching), chain)
+    return StageTimes(storage, reads_files, _with_batching(stages, batching), chain)
 
 
 def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:

@@ -243,9 +243,9 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
     image = find_feature(split.schema, "image")
     if image is None:
         features = split.schema.features
-        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
+        names = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"No feature of kind image among {found or 'no features'} in {split.where}. Build the "
+            f"No feature of kind image among {names or 'no features'} in {split.where}. Build the "
             "set again with one."
         )
     normalization = find_normalization(options.normalize, split.manifest, split.root)

@@ -59,10 +59,10 @@ class IndexColumns:
             self._bases: dict[str, Any] = {}
             self._types: dict[str, Any] = {}
             for name in columns:
-                found = [self._place(batch.column(name), name, base) for batch in rows]
+                places = [self._place(batch.column(name), name, base) for batch in rows]
                 width = self._types[name].size
                 firsts = ends - np.array([batch.num_rows for batch in rows], np.int64)
-                self._bases[name] = tf.constant(np.array(found, np.int64) // width - firsts)
+                self._bases[name] = tf.constant(np.array(places, np.int64) // width - firsts)
         self._ends = tf.constant(ends)
 
     def column(self, name: str, records: Any) -> Any:

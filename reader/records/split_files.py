@@ -61,14 +61,14 @@ def check_sizes(directory: Place, split: SplitInfo) -> None:
                 f"Cannot list {place}: '{error.strerror}'. Check the path and its permissions."
             ) from error
     for shard in split.shards:
-        path, found = directory / shard.file, sizes.get(shard.file)
-        if found is None:
+        path, size = directory / shard.file, sizes.get(shard.file)
+        if size is None:
             raise ShardSetError(
                 f"No shard file {path}. Copy the whole set, or run 'shardmill verify' to see what "
                 "is missing."
             )
-        if found != shard.bytes:
+        if size != shard.bytes:
             raise DamageError(
-                f"{path} has {found} bytes, but {shard.bytes} in the manifest. Copy it again, or "
+                f"{path} has {size} bytes, but {shard.bytes} in the manifest. Copy it again, or "
                 "build the set again."
             )

@@ -49,8 +49,8 @@ class Model:
 
     def look(self):
         """Loads the version of the greatest number, if it is not loaded yet."""
-        found = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
-        newest = max(found, default=0)
+        versions = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        newest = max(versions, default=0)
         if newest > self.version:
             loaded = tf.saved_model.load(str(self.folder / str(newest)))
             with self.lock:

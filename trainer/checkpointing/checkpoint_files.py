@@ -148,9 +148,9 @@ def _files(directory: Path) -> list[tuple[int, Path]]:
     except OSError as error:
         raise file_error(error, str(directory)) from error
     return [
-        (int(found[1]), path)
+        (int(match[1]), path)
         for path in paths
-        if (found := re.match(r"ckpt-(\d+)\.", path.name)) is not None
+        if (match := re.match(r"ckpt-(\d+)\.", path.name)) is not None
     ]
 
 
@@ -207,8 +207,8 @@ def _difference(path: Path, size: int, crc32c: str | None) -> str | None:
             found_size = os.fstat(file.fileno()).st_size
             if found_size != size:
                 return f"has {found_size:,} bytes, not {size:,}"
-            if crc32c is not None and (found := f"{_crc32c(file):08x}") != crc32c:
-                return f"has the CRC32C {found}, not {crc32c}"
+            if crc32c is not None and (actual := f"{_crc32c(file):08x}") != crc32c:
+                return f"has the CRC32C {actual}, not {crc32c}"
     except FileNotFoundError:
         return "is missing"
     except PermissionError as error:

@@ -280,12 +280,12 @@ def _of_folder(
             ahead.append(name)
             yield str(file), content
 
-    for found in predictor.predict(contents()):
+    for prediction in predictor.predict(contents()):
         name = ahead.popleft()
-        if found.error:
-            failed.append((found.name, found.error))
+        if prediction.error:
+            failed.append((prediction.name, prediction.error))
             continue
-        shares = dict(found.classes)
+        shares = dict(prediction.classes)
         row = np.array([[shares[each] for each in predictor.class_names]], np.float32)
         target = np.array([predictor.class_names.index(name)], np.int64)
         losses, predicted = outcome_of(row, target, None, multi_label=False)

@@ -102,8 +102,8 @@ class Predictor:
             texts = [
                 (name, text.encode()) for (name, _), (text, _) in zip(batch, cleaned, strict=True)
             ]
-            for found, (_, rejection) in zip(self._predict(texts), cleaned, strict=True):
-                yield dataclasses.replace(found, rejection=rejection)
+            for prediction, (_, rejection) in zip(self._predict(texts), cleaned, strict=True):
+                yield dataclasses.replace(prediction, rejection=rejection)
 
     def _predict(self, batch: list[tuple[str, bytes]]) -> Iterator[Prediction]:
         try:

@@ -65,10 +65,10 @@ def _halved(image: Any, height: Any, width: Any) -> Any:
         blocks = tf.reshape(whole, tf.stack([rows, 2, columns, 2, 3]))
         return ((tf.reduce_sum(blocks, axis=[1, 3]) + 2) // 4,)
 
-    (found,) = tf.while_loop(
+    (halved,) = tf.while_loop(
         is_large, halve, (image,), shape_invariants=(tf.TensorShape([None, None, 3]),)
     )
-    return found
+    return halved
 
 
 def _factor(image: Any, axis: int, size: Any) -> Any:

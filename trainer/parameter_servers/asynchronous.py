@@ -103,9 +103,9 @@ class AsynchronousLoop(Loop):
                     begun += size
                     has_begun = True
                 self._team.is_under_way = phase == "train"
-                for found, steps, seconds in units.finished():
+                for sums, steps, seconds in units.finished():
                     done += steps
-                    totals = _added(totals, found)
+                    totals = _added(totals, sums)
                     self._learn_size(phase, steps, seconds)
                 seconds = seconds_before + time.perf_counter() - started
                 totals = dataclasses.replace(totals, seconds=seconds)

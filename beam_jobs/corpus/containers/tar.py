@@ -247,15 +247,15 @@ class Tar(Container):
         gaps: list[TarGap] = []
         empty = True
         with opened(FileRange(file.path), report.codec, HEADER_BUFFER_BYTES) as stream:
-            for found in read_headers(SequentialReader(stream)):
-                if isinstance(found, TarGap):
-                    gaps.append(found)
+            for header in read_headers(SequentialReader(stream)):
+                if isinstance(header, TarGap):
+                    gaps.append(header)
                     continue
                 empty = False
-                if found.kind != FOLDER:
-                    size = found.size if found.size or not found.kind else NO_BYTES
-                    locator = Locator("tar", report.codec, found.offset, size)
-                    yield make_member(found.name, found.kind, locator)
+                if header.kind != FOLDER:
+                    size = header.size if header.size or not header.kind else NO_BYTES
+                    locator = Locator("tar", report.codec, header.offset, size)
+                    yield make_member(header.name, header.kind, locator)
         if gaps and empty:
             raise Rejection("not-a-tar", f"no member can be found: {gaps[0].why}")
         if gaps:

@@ -179,9 +179,9 @@ class Columnar(Format):
                         yield self.too_large(row, int(sizes[0]), ({}, {}))
                         row += 1
                         continue
-                    for found in self._found(some, row, classes):
+                    for record in self._found(some, row, classes):
                         row += 1
-                        yield found
+                        yield record
             if row - first != group.rows:
                 raise ValueError(f"{group.rows} rows are declared, there are {row - first}")
         except DAMAGE as error:

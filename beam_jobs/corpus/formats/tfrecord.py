@@ -69,7 +69,7 @@ class TfRecord(Format):
     @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         # Headers alone are read, from one record to the next.
-        found: list[Split] = []
+        splits: list[Split] = []
         reader = SequentialReader(file)
         start = number = seek = 0
         try:
@@ -79,15 +79,15 @@ class TfRecord(Format):
                     break
                 number += 1
                 if reader.position - seek >= _SPLIT_BYTES:
-                    found.append(Split(start, number, seek, reader.position - seek))
+                    splits.append(Split(start, number, seek, reader.position - seek))
                     start, seek = number, reader.position
         except Rejection:
             pass  # reading says what is wrong
-        if size > seek or not found:
-            found.append(Split(start, -1, seek, size - seek))
+        if size > seek or not splits:
+            splits.append(Split(start, -1, seek, size - seek))
         else:
-            found[-1] = found[-1]._replace(end=-1)
-        return found
+            splits[-1] = splits[-1]._replace(end=-1)
+        return splits
 
     @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:

@@ -182,17 +182,17 @@ def root_of(file: ByteStream, encoding: str) -> RootElement:
     Raises:
         Rejection: There is none.
     """
-    found: list[RootElement] = []
+    roots: list[RootElement] = []
     data = b""
 
     def start(name: str, attributes: Sequence[str]) -> None:
-        if not found:
-            found.append(RootElement(name, attributes, data[: parser.CurrentByteIndex]))
+        if not roots:
+            roots.append(RootElement(name, attributes, data[: parser.CurrentByteIndex]))
 
     parser = new_parser(Entities())
     parser.StartElementHandler = start
     blocks = Utf8Blocks(file, encoding)
-    while not found:
+    while not roots:
         raw, clean = blocks.next(BLOCK_BYTES)
         if not raw:
             file.check_whole()
@@ -200,11 +200,11 @@ def root_of(file: ByteStream, encoding: str) -> RootElement:
         try:
             parser.Parse(clean, not raw)
         except expat.ExpatError as error:
-            if not found:
+            if not roots:
                 raise malformed(error) from None
-        if not found and len(data) > _PROLOG_BYTES:
+        if not roots and len(data) > _PROLOG_BYTES:
             raise Rejection("bad-xml", f"no element begins in its first {_PROLOG_BYTES} bytes")
-    return found[0]
+    return roots[0]
 
 
 def new_parser(entities: Entities) -> expat.XMLParserType:

@@ -170,14 +170,14 @@ class ElementText:
         """All text from there on: one line for every block, without white space around it."""
         self._text.seek(start)
         text = self._text.read().replace(_NO_BREAK, "")
-        found, begin = io.StringIO(), 0
+        tidy, begin = io.StringIO(), 0
         while begin <= len(text):
             end = text.find(_BREAK, begin)
             end = len(text) if end < 0 else end
             if line := text[begin:end].strip():
-                found.write(f"\n{line}" if found.tell() else line)
+                tidy.write(f"\n{line}" if tidy.tell() else line)
             begin = end + 1
-        return found.getvalue()
+        return tidy.getvalue()
 
     def _matches(self, path: Sequence[str]) -> bool:
         """Whether the open elements below the record have these names."""

@@ -77,7 +77,7 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
         threads: How many work at a time.
     """
     codes = view_codes(hashes)
-    found = [np.zeros(0, np.uint64)]
+    packed = [np.zeros(0, np.uint64)]
     planes = certainty(hashes)
     blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(codes), _BLOCK_ROWS)]
     with ThreadPoolExecutor(threads) as pool:
@@ -89,8 +89,8 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
                 ),
                 blocks,
             )
-            found.extend(looked_up)
-    return _unpack(_best_views(np.concatenate(found)))
+            packed.extend(looked_up)
+    return _unpack(_best_views(np.concatenate(packed)))
 
 
 def find_candidates_across(
@@ -106,7 +106,7 @@ def find_candidates_across(
         old: [m, HASH_BYTES], same; rows n to n + m - 1.
         threads: How many work at a time.
     """
-    found = [np.zeros(0, np.uint64)]
+    packed = [np.zeros(0, np.uint64)]
     with ThreadPoolExecutor(threads) as pool:
         for parts, first_part, wholes, first_whole in (
             (new, 0, old, len(new)),
@@ -130,8 +130,8 @@ def find_candidates_across(
                     weak = weak_bits(parts[rows], band)
                     return table.look_up(first + start, codes[rows, 0], weak, planes[rows])
 
-                found.extend(pool.map(look_up, starts))
-    return _unpack(_best_views(np.concatenate(found)))
+                packed.extend(pool.map(look_up, starts))
+    return _unpack(_best_views(np.concatenate(packed)))
 
 
 class _BucketTable:
@@ -190,12 +190,12 @@ class _BucketTable:
         sizes = np.minimum(sizes, CROWD)
         ends = np.cumsum(sizes)
         pieces = np.searchsorted(ends, np.arange(_PIECE, int(ends[-1]) + _PIECE, _PIECE), "right")
-        found = [np.zeros(0, np.uint64)]
+        packed = [np.zeros(0, np.uint64)]
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
             places, probe = ranges(starts[first:last], sizes[first:last])
             part = (first + probe) // len(PROBES)
-            found.append(self._weighed(start, part, places, own, planes))
-        return _best_views(np.concatenate(found))
+            packed.append(self._weighed(start, part, places, own, planes))
+        return _best_views(np.concatenate(packed))
 
     def _weighed(
         self, start: int, part: IntArray, places: IntArray, own: UInt64Array, planes: UInt64Array

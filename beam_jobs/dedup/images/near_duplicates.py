@@ -60,8 +60,8 @@ def near_duplicates(
         workers: How many threads; None for one per usable core.
     """
     hashes, thumbnails = _staged(sidecars, records)
-    found = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
-    return NearPairs(records[found.pairs], found.similarity)
+    near = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
+    return NearPairs(records[near.pairs], near.similarity)
 
 
 def near_earlier_ones(
@@ -121,9 +121,9 @@ def near_pairs(
         )
     verifier = _Thumbnails(thumbnails, threshold, threads)
     rows, linked = _lead_repeats(hashes, verifier)
-    found = find_candidates(hashes[rows], threads)
-    found = Candidates(rows[found.parts], rows[found.wholes], found.views)
-    return _merged([*linked, verifier.verify(found)])
+    candidates = find_candidates(hashes[rows], threads)
+    candidates = Candidates(rows[candidates.parts], rows[candidates.wholes], candidates.views)
+    return _merged([*linked, verifier.verify(candidates)])
 
 
 def near_to_stored(
@@ -160,9 +160,9 @@ def near_to_stored(
 
     verifier = _Thumbnails(fetch, threshold, threads)
     some, old_some = (np.flatnonzero(~is_flat(one)) for one in (hashes, old_hashes))
-    found = find_candidates_across(hashes[some], old_hashes[old_some], threads)
+    likely = find_candidates_across(hashes[some], old_hashes[old_some], threads)
     rows = np.concatenate([some, old_some + count])
-    linked = [verifier.verify(Candidates(rows[found.parts], rows[found.wholes], found.views))]
+    linked = [verifier.verify(Candidates(rows[likely.parts], rows[likely.wholes], likely.views))]
     flat, old_flat = (np.flatnonzero(is_flat(one)) for one in (hashes, old_hashes))
     if len(flat) and len(old_flat):
         shown, old_shown = verifier.contents(flat), verifier.contents(old_flat + count)

@@ -75,8 +75,8 @@ def near_duplicates(
     """
     documents = _staged(sidecars, records)
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
-    found = near_pairs(documents, threshold, threads)
-    return NearPairs(records[found.pairs], found.similarity)
+    near = near_pairs(documents, threshold, threads)
+    return NearPairs(records[near.pairs], near.similarity)
 
 
 def near_earlier_ones(
@@ -103,9 +103,9 @@ def near_earlier_ones(
     for table in stored.tables(["near_signature"]):
         old = fixed_bytes(table["near_signature"], SIGNATURE_BYTES).view("<u4")
         for band in range(cut.bands):
-            found = pairs_across(keys[band], band_keys(old, cut, band))
-            found[:, 1] += begin
-            candidates.append(found)
+            band_pairs = pairs_across(keys[band], band_keys(old, cut, band))
+            band_pairs[:, 1] += begin
+            candidates.append(band_pairs)
         begin += len(old)
     pairs = np.unique(np.concatenate(candidates), axis=0)
     pairs = pairs[new.sizes[pairs[:, 0]] > 0]

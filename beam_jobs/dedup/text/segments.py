@@ -68,8 +68,8 @@ def _hashes(segments: pa.LargeStringArray) -> UInt64Array:
     hashes = np.where(words, np.uint64(SHORT), np.uint64(BLANK))
     data = of.data.data
     spans = zip(of.begins[:-1][long].tolist(), of.begins[1:][long].tolist(), strict=True)
-    found = [xxhash.xxh3_64_intdigest(data[begin:end]) for begin, end in spans]
-    hashes[long] = np.maximum(np.array(found, np.uint64), np.uint64(SHORT + 1))
+    digests = [xxhash.xxh3_64_intdigest(data[begin:end]) for begin, end in spans]
+    hashes[long] = np.maximum(np.array(digests, np.uint64), np.uint64(SHORT + 1))
     return hashes
 
 

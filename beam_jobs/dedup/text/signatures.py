@@ -25,7 +25,7 @@ _FACTORS = (mix(_SEED + np.arange(SIGNATURE)) >> np.uint64(32)).astype(np.uint32
 
 def signatures(sets: Shingles) -> npt.NDArray[np.uint32]:
     """[n, SIGNATURE] uint32 of n documents; the greatest number where a document has no shingle."""
-    found = np.full((len(sets.begins) - 1, SIGNATURE), np.iinfo(np.uint32).max, np.uint32)
+    minima = np.full((len(sets.begins) - 1, SIGNATURE), np.iinfo(np.uint32).max, np.uint32)
     some = np.flatnonzero(np.diff(sets.begins))
     starts = sets.begins[some]
     for first, last in _blocks(starts):
@@ -38,8 +38,8 @@ def signatures(sets: Shingles) -> npt.NDArray[np.uint32]:
         for place, factor in enumerate(_FACTORS):
             np.multiply(hashes, factor, out=products)
             np.minimum.reduceat(products, inside, out=least[place])
-        found[some[first:last]] = least.T
-    return found
+        minima[some[first:last]] = least.T
+    return minima
 
 
 def _blocks(starts: IntArray) -> list[tuple[int, int]]:

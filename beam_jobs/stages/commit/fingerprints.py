@@ -113,10 +113,10 @@ class _KeptIds:
             if following is None:
                 break
             self._next = following
-        found = pa.concat_tables(parts)
+        table = pa.concat_tables(parts)
         at = np.full(end - begin, -1, np.int64)
-        at[int64(found["record"]) - begin] = np.arange(len(found))
-        return _taken(found["kept_id"].combine_chunks(), at)
+        at[int64(table["record"]) - begin] = np.arange(len(table))
+        return _taken(table["kept_id"].combine_chunks(), at)
 
 
 @contextlib.contextmanager

@@ -124,11 +124,11 @@ class Earlier(NamedTuple):
             valid = np.flatnonzero(pc.is_valid(own["group"]).to_numpy())
             wanted = uint64(own["group"].drop_null())
             at = np.minimum(np.searchsorted(groups, wanted), len(groups) - 1)
-            found = groups[at] == wanted
-            records = valid[found] + int(sidecars.begins[unit])
+            known = groups[at] == wanted
+            records = valid[known] + int(sidecars.begins[unit])
             before = claimed[records]
-            split_conflicts[records] = (before != _FREE) & (before != code_of[at[found]])
-            claimed[records] = code_of[at[found]]
+            split_conflicts[records] = (before != _FREE) & (before != code_of[at[known]])
+            claimed[records] = code_of[at[known]]
         return split_conflicts
 
 

@@ -66,8 +66,8 @@ def _stratified(
     classes: Counter[str] = Counter()
     for unit, table in sidecars:
         inside = pa.array(assignment.unit(unit) != LEFT_OUT)
-        for found in pc.value_counts(table["label"].filter(inside)).to_pylist():
-            classes[found["values"]] += found["counts"]
+        for row in pc.value_counts(table["label"].filter(inside)).to_pylist():
+            classes[row["values"]] += row["counts"]
     most = counted(max(classes.values()), "record")
     largest = f"the largest of {len(classes):,} classes has" if len(classes) > 1 else "there are"
     together, records = _together(assignment, sidecars, identity), sum(classes.values())
@@ -103,11 +103,11 @@ def _by_hash(
 
 def _together(assignment: Assignment, sidecars: Sidecars, identity: Identity) -> int:
     """Number of groups that stay together; a record without others is one, too."""
-    found = [np.zeros(0, np.uint64)]
+    groups = [np.zeros(0, np.uint64)]
     for unit, table in sidecars:
         inside = assignment.unit(unit) != LEFT_OUT
-        found.append(np.unique(identity(table.select(["id_hash", "group"]))[inside]))
-    return len(np.unique(np.concatenate(found)))
+        groups.append(np.unique(identity(table.select(["id_hash", "group"]))[inside]))
+    return len(np.unique(np.concatenate(groups)))
 
 
 def _given(

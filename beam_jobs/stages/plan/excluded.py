@@ -59,11 +59,11 @@ def find_excluded(
         context: The job.
     """
     workspace = context.workspace
-    found = Excluded()
+    excluded = Excluded()
     given, removed = collected(workspace)
     if not any(removed):
         write_planned(workspace, removed)
-        return found
+        return excluded
     contents = _Contents(sidecars.without_progress(), removed, context.record_type)
     seen: set[str] = set()  # hashes of ids
     by_id = np.zeros(sidecars.records, bool)
@@ -76,16 +76,16 @@ def find_excluded(
         digest = id_digest(record_id)
         if digest in removed.ids:
             seen.add(digest)
-            (found.filtered if stage == FILTER else found.refused)[reason] += 1
+            (excluded.filtered if stage == FILTER else excluded.refused)[reason] += 1
     by_content = contents.equal_to(removed.contents, ~by_id)
     sidecars.excluded = by_id | by_content
-    found.staged = int(sidecars.excluded.sum())
+    excluded.staged = int(sidecars.excluded.sum())
     own, same = contents.own(by_id, ~sidecars.excluded, context.options)
     names = sidecars.take(np.flatnonzero(by_content), ["record_id"])["record_id"].to_pylist()
     more = RemovedRecords(frozenset(map(id_digest, names)), own)
     write_planned(workspace, removed.joined(more))
-    found.notes += _notes(found, same, len(given.ids - seen))
-    return found
+    excluded.notes += _notes(excluded, same, len(given.ids - seen))
+    return excluded
 
 
 def _notes(found: Excluded, same: int, unknown: int) -> list[str]:

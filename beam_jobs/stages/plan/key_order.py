@@ -85,9 +85,9 @@ def sorted_partitions(
             rows = np.empty(len(row), _ROW)
             rows["key"], rows["split"], rows["unit"], rows["row"] = key, split_of[row], unit, row
             partitions.add(np.searchsorted(starts, key, side="right") - 1, rows)
-        for found in partitions.take():
-            others = (found[name].astype(np.int64) for name in Rows._fields[1:])
-            ranged = Rows(found["key"], *others)
+        for partition in partitions.take():
+            others = (partition[name].astype(np.int64) for name in Rows._fields[1:])
+            ranged = Rows(partition["key"], *others)
             order = _order(ranged, sidecars)
             yield Rows._make(column[order] for column in ranged)
 

@@ -236,7 +236,7 @@ def shuffle_traffic(
     part, written = merging.cost.read_bytes, merging.cost.write_bytes
     rows = _requests(work.row_bytes, work.units, part)
     first = levels[0].groups if levels else work.shards
-    found = {"plan": StageTraffic(rows, first, work.row_bytes, 0)}
+    traffic = {"plan": StageTraffic(rows, first, work.row_bytes, 0)}
     inputs = work.units
     for number, level in enumerate(levels):
         tasks = level.groups * level.buckets
@@ -251,7 +251,7 @@ def shuffle_traffic(
         # Besides, a task asks who owns the output and whether it was done before, and the first
         # level has recipes; the description of a run is written last.
         reads += tasks * (3 if number == 0 else 2)
-        found[f"merge {number + 1}"] = StageTraffic(
+        traffic[f"merge {number + 1}"] = StageTraffic(
             reads, _requests(size, tasks, written) + tasks, size, size
         )
         inputs = level.groups
@@ -265,8 +265,8 @@ def shuffle_traffic(
     # The owner, what is known of the shard, and the plan; then its rows of the index and its
     # description.
     writes = _requests(work.payload_bytes, work.shards, written) + 2 * work.shards
-    found["shard"] = StageTraffic(reads + 3 * work.shards, writes, size, size)
-    return found
+    traffic["shard"] = StageTraffic(reads + 3 * work.shards, writes, size, size)
+    return traffic
 
 
 def part_of(index: int, parts: int, total: int) -> tuple[int, int]:

@@ -275,8 +275,8 @@ def _inputs(plan: MergePlan, level: int, group: int, bucket: int, runs: _Runs) -
 
 def _used(runs: _Runs, groups: range, bucket: int, number: int) -> tuple[Cell, ...]:
     """The cells of this number in the runs of some groups that are not empty."""
-    found = (runs.get((group, bucket)) for group in groups)
-    cells = (run.cell(number) for run in found if run is not None)
+    chosen = (runs.get((group, bucket)) for group in groups)
+    cells = (run.cell(number) for run in chosen if run is not None)
     return tuple(cell for cell in cells if cell.records)
 
 

@@ -407,10 +407,10 @@ def _trains(assignment: Assignment, options: PreprocessOptions) -> bool:
     Raises:
         InputError: There is none. A generation may have records of other splits only.
     """
-    found = assignment.role(assignment.training) in ("train", "")
-    if not found and not options.base:
+    trains = assignment.role(assignment.training) in ("train", "")
+    if not trains and not options.base:
         raise InputError(
             f"--balance needs a training split, and there are only {', '.join(assignment.names)}. "
             "Leave --balance out, or correct --split."
         )
-    return found
+    return trains

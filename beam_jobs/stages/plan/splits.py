@@ -79,8 +79,8 @@ def by_corpus(assignment: Assignment, sidecars: Sidecars) -> None:
     Raises:
         InputError: Records of one group are in different splits.
     """
-    found = {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
-    assignment.names = [name for name in _GIVEN_ORDER if name in found]
+    named = {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
+    assignment.names = [name for name in _GIVEN_ORDER if name in named]
     names = pa.array(assignment.names, pa.string())
     groups: list[UInt64Array] = []
     given: list[IntArray] = []
