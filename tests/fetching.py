@@ -169,7 +169,7 @@ def _reason_file(part: Part) -> Path:
 
 
 def _run(command: list[str], cwd: str | None = None, **environment: str) -> None:
-    found = subprocess.run(
+    done = subprocess.run(
         command,
         cwd=cwd,
         env=os.environ | environment,
@@ -177,7 +177,7 @@ def _run(command: list[str], cwd: str | None = None, **environment: str) -> None
         text=True,
         timeout=_SECONDS,
     )
-    if found.returncode:
-        said = [line for line in (found.stdout + found.stderr).splitlines() if line.strip()]
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         errors = [line for line in said if "ERROR" in line] or said[-1:] or ["it said nothing"]
         raise RuntimeError(f"{command[0]}: {errors[0]}")

@@ -68,10 +68,10 @@ def shard_set(repository, samples, tmp_path_factory, without):
 
 def test_every_package_of_an_extra_is_known(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
-    found = project["optional-dependencies"]
+    extras = project["optional-dependencies"]
     homes = importlib.metadata.packages_distributions()
     for extra, modules in EXTRAS.items():
-        packages = {re.split("[><=[]", line)[0] for line in found[extra]}
+        packages = {re.split("[><=[]", line)[0] for line in extras[extra]}
         # The module google is of many packages; `storage/gcs_uploads.py` says which one it needs.
         packages -= {"google-cloud-storage", "shardmill"}  # the latter: an extra includes another
         known = {package.lower() for module in modules for package in homes[module]}
@@ -81,19 +81,19 @@ def test_every_package_of_an_extra_is_known(repository):
 
 def _with_dependencies(requirements):
     """The names of some packages and of all that they depend on, as installed here."""
-    found, left = {}, [Requirement(line) for line in requirements]
+    needs, left = {}, [Requirement(line) for line in requirements]
     while left:
         wanted = left.pop()
         name, extras = wanted.name.lower().replace("_", "-"), frozenset(wanted.extras)
-        if extras <= found.get(name, frozenset()) and name in found:
+        if extras <= needs.get(name, frozenset()) and name in needs:
             continue
-        found[name] = found.get(name, frozenset()) | extras
+        needs[name] = needs.get(name, frozenset()) | extras
         for line in importlib.metadata.requires(name) or ():
             needed = Requirement(line)
             of_extras = [{"extra": extra} for extra in (*extras, "")]
             if needed.marker is None or any(map(needed.marker.evaluate, of_extras)):
                 left.append(needed)
-    return set(found)
+    return set(needs)
 
 
 def test_a_worker_of_dataflow_is_installed_from_the_pinned_packages_of_prepare(repository):

@@ -133,12 +133,12 @@ def test_pods_of_the_data_service_join_the_first(manifests, run_pod):
     for index in range(pods["spec"]["replicas"]):
         _, (command, *rest) = run_pod(pods, POD=f"{name}-{index}")
         assert command == "serve"
-        found = serve.make_context("serve", rest).params
-        assert found["host"] == f"{name}-{index}.{domain}"
-        assert found["workers"] == 8
-        joined = None if index == 0 else f"grpc://{name}-0.{domain}:{found['port']}"
-        assert found["join"] == joined
-        assert (found["journal"] is None) == (index > 0)
+        options = serve.make_context("serve", rest).params
+        assert options["host"] == f"{name}-{index}.{domain}"
+        assert options["workers"] == 8
+        joined = None if index == 0 else f"grpc://{name}-0.{domain}:{options['port']}"
+        assert options["join"] == joined
+        assert (options["journal"] is None) == (index > 0)
 
 
 def test_the_readme_names_files_and_jobs_that_are_there(repository, manifests):

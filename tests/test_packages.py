@@ -45,8 +45,8 @@ def imports(repository) -> dict[str, set[str]]:
         for path in sorted((repository / package).rglob("*.py")):
             parts = path.relative_to(repository).with_suffix("").parts
             files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    found = {module: _imported(path, files.keys()) for module, path in files.items()}
-    return {module: names | _packages_of(names, module) for module, names in found.items()}
+    named = {module: _imported(path, files.keys()) for module, path in files.items()}
+    return {module: names | _packages_of(names, module) for module, names in named.items()}
 
 
 def _packages_of(names: set[str], module: str) -> set[str]:
@@ -58,17 +58,17 @@ def _packages_of(names: set[str], module: str) -> set[str]:
 
 
 def _imported(path: pathlib.Path, modules) -> set[str]:
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path} has a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= names & modules
+            imported |= names & modules
             if names - modules:  # something of the module itself
-                found.add(node.module)
-    return found
+                imported.add(node.module)
+    return imported
 
 
 def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
@@ -102,17 +102,17 @@ def test_circles_are_found():
 
 
 def test_no_modules_import_each_other(imports):
-    assert _circles({module: found & imports.keys() for module, found in imports.items()}) == []
+    assert _circles({module: names & imports.keys() for module, names in imports.items()}) == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_third_party_packages_are_listed(package, imports):
-    found = set()
+    packages = set()
     for module, names in imports.items():
         if module.partition(".")[0] == package:
-            found |= {name.partition(".")[0] for name in names}
-    found -= {*sys.stdlib_module_names, *PACKAGES}
-    assert found == THIRD_PARTY[package]
+            packages |= {name.partition(".")[0] for name in names}
+    packages -= {*sys.stdlib_module_names, *PACKAGES}
+    assert packages == THIRD_PARTY[package]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ def rows(repository):
 
     def read(name):
         text = (repository / "samples" / "banking" / f"{name}.csv").read_bytes().decode("latin-1")
-        header, *found = csv.reader(io.StringIO(text, newline=""))
+        header, *lines = csv.reader(io.StringIO(text, newline=""))
         assert header == ["text", "category"]
-        return [tuple(row) for row in found]
+        return [tuple(row) for row in lines]
 
     return {name: read(name) for name in ("train", "test")}
 

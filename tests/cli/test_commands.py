@@ -145,9 +145,9 @@ def test_verify_finds_damage(shard_set, shardmill, tmp_path):
     done = shardmill("verify", out)
     assert done.returncode == 4
     assert shard.name in done.stdout and "at byte" in done.stdout
-    found = json.loads(shardmill("verify", out, "--json").stdout.splitlines()[-1])
-    assert found["intact"] is False
-    assert found["damages"][0]["file"] == shard.name
+    report = json.loads(shardmill("verify", out, "--json").stdout.splitlines()[-1])
+    assert report["intact"] is False
+    assert report["damages"][0]["file"] == shard.name
 
 
 @pytest.mark.proof

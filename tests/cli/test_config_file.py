@@ -237,9 +237,9 @@ def test_like_takes_the_tokenizer_that_a_set_contains(tmp_path, text_set):
     asked = TextOptions("x", "y", tokenizer="/gone/tok.json", staging="/fast", clean="nfc")
     build = {"options": dataclasses.asdict(asked)}
     (directory / "build.json").write_text(json.dumps(build))
-    found = options_like(directory, OPTIONS["text"])
-    assert found["tokenizer"] == str(directory / "tokenizer.json") and found["clean"] == "nfc"
-    assert not found.keys() & {"sources", "out", "staging", "workers", "source", "record_type"}
+    options = options_like(directory, OPTIONS["text"])
+    assert options["tokenizer"] == str(directory / "tokenizer.json") and options["clean"] == "nfc"
+    assert not options.keys() & {"sources", "out", "staging", "workers", "source", "record_type"}
     build["options"]["invented"] = 1
     (directory / "build.json").write_text(json.dumps(build))
     with pytest.raises(Exception, match="does not know: invented"):

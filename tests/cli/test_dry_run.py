@@ -24,6 +24,6 @@ def test_it_fits_a_terminal(shardmill, repository, tmp_path, job):
 def test_json_is_one_object(shardmill, samples, tmp_path):
     job = ["images", str(samples), "--out", str(tmp_path / "set"), "--dry-run"]
     done = shardmill("preprocess", *job, "--json")
-    found = json.loads(done.stdout)
-    assert found["items"] == 324 and len(found["classes"]) == 10 and found["state"] == "new"
+    shown = json.loads(done.stdout)
+    assert shown["items"] == 324 and len(shown["classes"]) == 10 and shown["state"] == "new"
     assert not list(tmp_path.iterdir())

@@ -22,9 +22,9 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     append = ("preprocess", "images", new, "--out", root, "--append")
     done = shardmill(*append, "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["read"], found["kept"], found["duplicates"]) == (12, 11, 1)
-    assert found["generation"]["number"] == 1 and found["generation"]["kept"] == 3
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["read"], summary["kept"], summary["duplicates"]) == (12, 11, 1)
+    assert summary["generation"]["number"] == 1 and summary["generation"]["kept"] == 3
     again = shardmill(*append)
     assert "has these sources already: generation 1; nothing to do" in again.stdout
 
@@ -47,10 +47,10 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     receipt = tmp_path / "receipt.json"
     again = shardmill(*remove, "--missing-ok", "--receipt", receipt)  # of the removal before
     assert again.returncode == 0 and "nothing to do" in again.stdout
-    found = json.loads(receipt.read_text())
-    assert (found["ids"], found["not_found"]) == (["a/new.jpg"], ["no/such.jpg"])
-    assert (found["asked"], found["found"], found["removed"]["kept"]) == (2, 1, 1)
-    assert found["root_hash_before"] != found["root_hash_after"] and found["files"]
+    written = json.loads(receipt.read_text())
+    assert (written["ids"], written["not_found"]) == (["a/new.jpg"], ["no/such.jpg"])
+    assert (written["asked"], written["found"], written["removed"]["kept"]) == (2, 1, 1)
+    assert written["root_hash_before"] != written["root_hash_after"] and written["files"]
     for path in root.rglob("*.*"):
         assert b"a/new.jpg" not in path.read_bytes(), path
     done = json.loads(shardmill("compact", root, "--json").stdout)

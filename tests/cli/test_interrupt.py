@@ -50,13 +50,13 @@ def interrupted(repository, arguments, awaited, alone=False):
 
 def processes_of(session):
     """Live processes of a session, which a terminal's shell would still show."""
-    found = []
+    pids = []
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, _, own = place.read_text().rpartition(")")[2].split()[:4]
             if int(own) == session and state != "Z":
-                found.append(place.parent.name)
-    return found
+                pids.append(place.parent.name)
+    return pids
 
 
 BEAM = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]

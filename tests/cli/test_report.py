@@ -77,8 +77,8 @@ def test_report_says_where_the_page_is(built, shardmill, tmp_path):
     assert str(built / "report.html") in done.stdout and "browser" in done.stdout
     page = (built / "report.html").read_bytes()
     out = tmp_path / "elsewhere.html"
-    found = json.loads(shardmill("report", built, "--out", out, "--json").stdout.splitlines()[-1])
-    assert found == {"report": str(out), "bytes": len(page)}
+    shown = json.loads(shardmill("report", built, "--out", out, "--json").stdout.splitlines()[-1])
+    assert shown == {"report": str(out), "bytes": len(page)}
     assert out.read_bytes() == page
     assert shardmill("verify", built).returncode == 0
 
@@ -111,18 +111,18 @@ def test_inspect_tells_the_essentials(rich, shardmill):
 
 
 def test_inspect_tells_the_same_as_json(rich, shardmill):
-    found = json.loads(shardmill("inspect", rich, "--json").stdout.splitlines()[-1])
-    assert found["duplicate_clusters"] == {
+    shown = json.loads(shardmill("inspect", rich, "--json").stdout.splitlines()[-1])
+    assert shown["duplicate_clusters"] == {
         "clusters": 2,
         "exact": 6,
         "near": 0,
         "conflicts": 2,
         "dropped": 6,
     }
-    reasons = {item["reason"]: item for item in found["quarantine"]}
-    assert {reason: item["records"] for reason, item in reasons.items()} == found["reasons"]
+    reasons = {item["reason"]: item for item in shown["quarantine"]}
+    assert {reason: item["records"] for reason, item in reasons.items()} == shown["reasons"]
     assert reasons["not-an-image"]["example"]["record_id"] == "pants/not-found.jpg"
-    assert found["statistics"]["train"]["pixels"]["count"] == 99
+    assert shown["statistics"]["train"]["pixels"]["count"] == 99
 
 
 def test_inspect_needs_no_more_than_the_manifest(built, shardmill, tmp_path):
@@ -130,5 +130,5 @@ def test_inspect_needs_no_more_than_the_manifest(built, shardmill, tmp_path):
     done = shardmill("inspect", tmp_path, "--all")
     assert done.returncode == 0
     assert "t-shirt" in done.stdout and "shardmill verify" in done.stdout
-    found = json.loads(shardmill("inspect", tmp_path, "--json").stdout.splitlines()[-1])
-    assert found["quarantine"] is None and found["read"] == 324
+    shown = json.loads(shardmill("inspect", tmp_path, "--json").stdout.splitlines()[-1])
+    assert shown["quarantine"] is None and shown["read"] == 324

@@ -35,10 +35,10 @@ def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
 def test_read_tells_tokens_as_json(shardmill: Any, token_set: Any) -> None:
     directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
     done = shardmill("read", directory, "--seconds", 0.2, "--batch-size", 16, "--json")
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["tokens_per_second"] > found["records_per_second"]
+    speeds = json.loads(done.stdout.splitlines()[-1])
+    assert speeds["tokens_per_second"] > speeds["records_per_second"]
     expected = reader.load(directory, batch_size=16).info.tokens
-    assert found["padding_share"] == expected.padding_share
+    assert speeds["padding_share"] == expected.padding_share
 
 
 @pytest.mark.proof
@@ -93,8 +93,8 @@ def test_the_hint_after_preprocess_fits_the_set(
     record_type: str, features: tuple[str, ...], command: str
 ) -> None:
     classes = {"label": ("bad", "good")}
-    found = tuple(Feature(name, "int64", (), "", classes.get(name, ())) for name in features)
-    schema = Schema(record_type, found)
+    declared = tuple(Feature(name, "int64", (), "", classes.get(name, ())) for name in features)
+    schema = Schema(record_type, declared)
     assert next_command(schema, "set") == command
 
 

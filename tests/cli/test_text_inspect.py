@@ -65,16 +65,16 @@ def test_lengths_languages_vocabulary_and_packing(text_set, shardmill):
 
 
 def test_the_same_as_json(text_set, shardmill):
-    found = json.loads(shardmill("inspect", text_set, "--json").stdout.splitlines()[-1])
-    records = found["splits"]["train"]["records"]
-    languages = found["languages"]["train"]
+    shown = json.loads(shardmill("inspect", text_set, "--json").stdout.splitlines()[-1])
+    records = shown["splits"]["train"]["records"]
+    languages = shown["languages"]["train"]
     assert sum(languages.values()) == records and languages["unknown"] == 1
-    assert found["source_encodings"] == {
+    assert shown["source_encodings"] == {
         "train": {"utf-8": records},
         "test": {"utf-8": 40 - records},
     }
-    assert found["statistics"]["train"]["packing"] == PACKING
-    assert found["statistics"]["train"]["vocabulary"] == VOCABULARY
+    assert shown["statistics"]["train"]["packing"] == PACKING
+    assert shown["statistics"]["train"]["vocabulary"] == VOCABULARY
 
 
 def test_no_more_than_the_manifest_is_needed(text_set, shardmill, tmp_path):
@@ -83,10 +83,10 @@ def test_no_more_than_the_manifest_is_needed(text_set, shardmill, tmp_path):
     assert done.returncode == 0
     assert f"The index {tmp_path / naming.index_file('train')}" in done.stdout.replace("\n", "")
     assert "is missing" in done.stdout and "padding share" in done.stdout
-    found = json.loads(shardmill("inspect", tmp_path, "--json").stdout.splitlines()[-1])
-    assert found["languages"] is None and found["source_encodings"] is None
+    shown = json.loads(shardmill("inspect", tmp_path, "--json").stdout.splitlines()[-1])
+    assert shown["languages"] is None and shown["source_encodings"] is None
 
 
 def test_other_sets_say_nothing_of_text(shardmill, repository):
-    found = shardmill("inspect", repository / "tests/golden/v1/set", "--json")
-    assert "languages" not in json.loads(found.stdout.splitlines()[-1])
+    done = shardmill("inspect", repository / "tests/golden/v1/set", "--json")
+    assert "languages" not in json.loads(done.stdout.splitlines()[-1])

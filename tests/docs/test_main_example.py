@@ -76,8 +76,8 @@ def await_step(run: Path, process: subprocess.Popen[str], count: int) -> None:
 def predictions(start, export, predict, run: str, out: str) -> dict[str, float]:
     renamed = [run if part == "run" else out if part == "served" else part for part in export]
     completed(start(*renamed))
-    found, _ = completed(start(*predict[:2], out, *predict[3:], "--json"))
-    return json.loads(found.splitlines()[-1])
+    stdout, _ = completed(start(*predict[:2], out, *predict[3:], "--json"))
+    return json.loads(stdout.splitlines()[-1])
 
 
 def test_a_killed_run_predicts_what_an_uninterrupted_one_does(example, start, folder):

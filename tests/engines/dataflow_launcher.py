@@ -37,8 +37,8 @@ class Launched(NamedTuple):
 
     def wait(self, code: int = 0) -> str:
         """What it has printed to stdout, once it has ended with this exit code."""
-        found = self.process.wait(_SECONDS)
-        assert found == code, self.err.read_text()
+        status = self.process.wait(_SECONDS)
+        assert status == code, self.err.read_text()
         return self.out.read_text()
 
     def kill(self) -> None:
@@ -77,8 +77,8 @@ class Launcher:
             "--no-deps",
             "--only-binary=:all:",
         ]
-        found = self.folder / "samples" / "dataflow" / "requirements.txt"
-        command = [*pip, "--dest=packages", f"--requirement={found}"]
+        requirements = self.folder / "samples" / "dataflow" / "requirements.txt"
+        command = [*pip, "--dest=packages", f"--requirement={requirements}"]
         subprocess.run(command, cwd=self.folder, check=True, timeout=_SECONDS)
 
     def start(self, *arguments: str) -> Launched:
@@ -142,5 +142,5 @@ class Launcher:
 
 def options_of(job: dict[str, Any]) -> dict[str, Any]:
     """The pipeline options in a job that was submitted."""
-    found: dict[str, Any] = job["environment"]["sdkPipelineOptions"]["options"]
-    return found
+    options: dict[str, Any] = job["environment"]["sdkPipelineOptions"]["options"]
+    return options

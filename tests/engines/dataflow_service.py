@@ -81,23 +81,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if found := self._match(""):
-            self._answer(self.stand_in.create(found["project"], found["location"], body))
+        if match := self._match(""):
+            self._answer(self.stand_in.create(match["project"], match["location"], body))
 
     def do_GET(self) -> None:
         if self._match("/[^/]+/messages"):
             self._answer({"jobMessages": self.stand_in.messages})
         elif self._match("/[^/]+/metrics"):
             self._answer({"metrics": self.stand_in.metrics})
-        elif found := self._match("/(?P<job>[^/]+)", last=True):
-            self._answer(self.stand_in.get(found["job"]))
+        elif match := self._match("/(?P<job>[^/]+)", last=True):
+            self._answer(self.stand_in.get(match["job"]))
 
     def _match(self, rest: str, *, last: bool = False) -> re.Match[str] | None:
         """The parts of the path; a path that nothing matches is answered with 404."""
-        found = re.fullmatch(_JOBS.pattern + rest, self.path.partition("?")[0])
-        if found is None and (last or self.command == "POST"):
+        match = re.fullmatch(_JOBS.pattern + rest, self.path.partition("?")[0])
+        if match is None and (last or self.command == "POST"):
             self._answer({"error": {"code": 404, "message": self.path}}, HTTPStatus.NOT_FOUND)
-        return found
+        return match
 
     def _answer(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.stand_in.requests.append(f"{self.command} {self.path}")

@@ -179,7 +179,7 @@ class FlinkCluster:
     def accumulators(self) -> str:
         """The counters that Flink's web page shows for the last job, as Beam writes them."""
         path = f"/jobs/{self._last_job()['jid']}/accumulators"
-        return "".join(found["value"] for found in self.ask(path)["user-task-accumulators"])
+        return "".join(one["value"] for one in self.ask(path)["user-task-accumulators"])
 
     def _last_job(self) -> Any:
         jobs = self.ask("/jobs/overview")["jobs"]

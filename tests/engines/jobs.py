@@ -152,8 +152,8 @@ def slow_job(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
 @pytest.fixture(params=["images", "text"])
 def job(request: pytest.FixtureRequest) -> Job:
     """Each of the two."""
-    found: Job = request.getfixturevalue(f"{request.param}_job")
-    return found
+    chosen: Job = request.getfixturevalue(f"{request.param}_job")
+    return chosen
 
 
 def with_local_hash(job: Job, out: Path) -> Job:

@@ -19,9 +19,9 @@ _LOG_TAIL = 3000  # characters
 
 def free_port(address: str = "127.0.0.1") -> int:
     """A port that the system has just found free."""
-    with socket.socket() as found:
-        found.bind((address, 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as bound:
+        bound.bind((address, 0))
+        return int(bound.getsockname()[1])
 
 
 def listens(address: str, port: int) -> bool:

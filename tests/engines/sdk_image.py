@@ -89,5 +89,5 @@ class SdkImage:
                 self.run(command, index=True)
             elif "--from=" not in rest:
                 *sources, target = shlex.split(command)
-                found = [next(context.glob(source)) for source in sources]
-                self.run(shlex.join(["cp", *map(str, found), target]))
+                paths = [next(context.glob(source)) for source in sources]
+                self.run(shlex.join(["cp", *map(str, paths), target]))

@@ -64,7 +64,7 @@ def fetch_packages(
     """
     folder.mkdir()
     (environment,) = pipeline.components.environments.values()
-    found = []
+    packages = []
     for package in environment.dependencies:
         url = beam_runner_api_pb2.ArtifactUrlPayload.FromString(package.type_payload).url
         role = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(package.role_payload)
@@ -76,9 +76,9 @@ def fetch_packages(
             role_urn=package.role_urn,
             role_payload=package.role_payload,
         )
-        found.append(json_format.MessageToJson(local))
+        packages.append(json_format.MessageToJson(local))
     artifacts = folder / "artifacts.json"
-    artifacts.write_text(json.dumps(found))
+    artifacts.write_text(json.dumps(packages))
     return artifacts
 
 

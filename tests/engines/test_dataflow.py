@@ -205,8 +205,8 @@ def test_a_job_of_a_template_lists_the_corpus_and_finishes_the_set(
     assert storage.stat(storage.place_of(f"{out}/manifest.json")) is None
     run_staged(launcher, json.loads(launcher.read(template)), built_image)
     local = preprocess(ImageOptions((str(samples),), tmp_path / "set", resize="shorter:256"))
-    found = load_manifest(storage.place_of(out))
-    assert found.root_hash == local.manifest.root_hash
+    manifest = load_manifest(storage.place_of(out))
+    assert manifest.root_hash == local.manifest.root_hash
     assert storage.stat(storage.place_of(f"{out}/report.html")) is not None
 
 
@@ -266,8 +266,8 @@ def test_nothing_of_the_launchers_machine_is_in_the_job(launcher, images):
     everything = everything.replace(str(Path(apache_beam.__file__).parent).encode(), b"")
     assert b"beam_jobs.pipeline" in everything
     for text in (SECRET, str(REPOSITORY), str(launcher.folder), str(Path.home()), "/tmp/"):
-        found = re.search(rb".{0,80}" + re.escape(text.encode()) + rb".{0,80}", everything)
-        assert found is None, found
+        match = re.search(rb".{0,80}" + re.escape(text.encode()) + rb".{0,80}", everything)
+        assert match is None, match
 
 
 def test_a_setup_file_is_staged_with_the_pinned_packages(launcher):
@@ -277,8 +277,8 @@ def test_a_setup_file_is_staged_with_the_pinned_packages(launcher):
     archive = launcher.folder / "workflow.tar.gz"
     archive.write_bytes(launcher.read(f"{folder}/workflow.tar.gz"))
     shutil.unpack_archive(archive, launcher.folder / "workflow", filter="data")
-    (found,) = (launcher.folder / "workflow").glob("*/PKG-INFO")
-    required = re.findall(r"^Requires-Dist: (.+)$", found.read_text(), re.MULTILINE)
+    (metadata,) = (launcher.folder / "workflow").glob("*/PKG-INFO")
+    required = re.findall(r"^Requires-Dist: (.+)$", metadata.read_text(), re.MULTILINE)
     assert required == re.findall(r"^\S+==\S+$", (FILES / "requirements.txt").read_text(), re.M)
 
 

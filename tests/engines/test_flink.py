@@ -56,12 +56,12 @@ def test_counters_are_beam_metrics(samples, flink, tmp_path):
     _ = pipeline | BuildShardSet(options)
     result = pipeline.run()
     result.wait_until_finish()
-    found = {one.key.metric.name: one.result for one in result.metrics().query()["counters"]}
+    counters = {one.key.metric.name: one.result for one in result.metrics().query()["counters"]}
     manifest = load_manifest(tmp_path / "set")
-    assert found["records_read"] == manifest.ledger.read == 324
-    assert found["records_kept"] == found["records_written"] == manifest.ledger.kept
-    assert found["records_rejected_truncated"] == 1
-    assert found["shards_written"] == sum(len(s.shards) for s in manifest.splits.values())
+    assert counters["records_read"] == manifest.ledger.read == 324
+    assert counters["records_kept"] == counters["records_written"] == manifest.ledger.kept
+    assert counters["records_rejected_truncated"] == 1
+    assert counters["shards_written"] == sum(len(s.shards) for s in manifest.splits.values())
     shown = flink.accumulators()
     assert '"NAME": "records_read"' in shown and '"NAMESPACE": "shardmill"' in shown
 

@@ -67,13 +67,13 @@ def test_a_pool_that_promises_workers_that_never_come(flink, slow_job, tmp_path,
 
 def test_a_killed_job_manager(flink, slow_job, tmp_path):
     """Without high availability Flink forgets the job, and the launcher says so."""
-    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobmanager", slow_job.units // 3)
-    assert not found.by_itself
+    kill = kill_and_finish(flink, slow_job, tmp_path / "set", "jobmanager", slow_job.units // 3)
+    assert not kill.by_itself
 
 
 def test_a_killed_job_server(flink, slow_job, tmp_path):
-    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobserver", slow_job.units // 3)
-    assert not found.by_itself
+    kill = kill_and_finish(flink, slow_job, tmp_path / "set", "jobserver", slow_job.units // 3)
+    assert not kill.by_itself
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["job over", "job running"])

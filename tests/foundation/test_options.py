@@ -96,20 +96,20 @@ def test_paths_become_absolute():
 
 
 def run(declarations, *arguments, **options):
-    found = {}
+    taken = {}
 
     @click.command()
     @click_options(declarations, **options)
     def command(**values):
-        found.update(values)
+        taken.update(values)
 
     done = CliRunner().invoke(command, arguments)
-    return done, found
+    return done, taken
 
 
 def test_flags_of_click():
-    done, found = run(Toy, "--size", "3", "--fast")
-    assert found == {
+    done, values = run(Toy, "--size", "3", "--fast")
+    assert values == {
         "size": 3,
         "rate": 0.5,
         "mode": "a",
@@ -126,9 +126,9 @@ def test_flags_of_click():
 
 
 def test_flags_of_several_declarations_take_what_any_of_them_takes():
-    _, found = run([Toy, Other], "--mode", "c", unset=True)
+    _, values = run([Toy, Other], "--mode", "c", unset=True)
     flags = ("size", "rate", "mode", "fast", "place", "other")
-    assert found == dict.fromkeys(flags) | {"mode": "c"}
+    assert values == dict.fromkeys(flags) | {"mode": "c"}
     assert run([Toy, Other], "--mode", "d")[0].exit_code == 2
 
 

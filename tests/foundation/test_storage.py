@@ -253,9 +253,9 @@ def test_times_fit_into_an_int64():
     usual = [0, 1, -1, 1_700_000_000_123_456_789, (1 << 63) - 1, -(1 << 63)]
     assert [storage.Stat.of(7, time) for time in usual] == [(7, time) for time in usual]
     others = [1 << 63, 10**19, 13 * 10**18, -(1 << 63) - 1, 1 << 80]
-    found = [storage.Stat.of(7, time).mtime_ns for time in others]
-    assert len({*found}) == len(others)
-    assert all(-(1 << 63) <= time < 1 << 63 for time in found)
+    times = [storage.Stat.of(7, time).mtime_ns for time in others]
+    assert len({*times}) == len(others)
+    assert all(-(1 << 63) <= time < 1 << 63 for time in times)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_nearest_name(value, nearest):
 @given(st.text(max_size=90), st.lists(st.text(min_size=1, max_size=90), max_size=5))
 def test_a_known_name_is_the_nearest(value, names):
     """Names come from the corpus: none breaks the message, and a long one is cut."""
-    found = did_you_mean(value, names)
-    assert found.isprintable() and len(found) < 700
-    assert bool(found) or value not in names
+    hint = did_you_mean(value, names)
+    assert hint.isprintable() and len(hint) < 700
+    assert bool(hint) or value not in names
     assert did_you_mean("", []) == ""

@@ -31,12 +31,12 @@ def test_tfds_reads_it(shard_set):
         index = open_index(out / "index" / f"{split}.arrow").to_pylist()
         assert builder.info.splits[split].num_examples == info.records
         assert builder.info.splits[split].num_shards == len(info.shards)
-        found = {}
+        read = {}
         for example in builder.as_dataset(split=split, shuffle_files=False).as_numpy_iterator():
-            found[example["id"].decode()] = (example["label"], example["image"].shape)
-        assert len(found) == len(index)
+            read[example["id"].decode()] = (example["label"], example["image"].shape)
+        assert len(read) == len(index)
         for row in index:
-            label, shape = found[row["record_id"]]
+            label, shape = read[row["record_id"]]
             assert label == row["label"]
             assert shape == (row["height"], row["width"], 3)
 

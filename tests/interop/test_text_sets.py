@@ -56,7 +56,7 @@ def test_tfds_reads_it(text_set):
         for shard in manifest.splits["train"].shards
         for _, payload in read_records(out / shard.file)
     }
-    found = 0
+    count = 0
     for theirs in dataset.as_numpy_iterator():
         expected = ours[theirs["id"]]
         assert set(theirs) == set(expected)
@@ -64,8 +64,8 @@ def test_tfds_reads_it(text_set):
             shape = manifest.schema[name].shape
             assert (value.tolist() if shape else [value]) == expected[name]
             assert not shape or shape == (-1,) or value.shape == shape
-        found += 1
-    assert found == len(ours) == manifest.splits["train"].records
+        count += 1
+    assert count == len(ours) == manifest.splits["train"].records
 
 
 def test_plain_tf_data_reads_it_in_order(text_set):

@@ -67,8 +67,8 @@ def test_every_encoding(tmp_path, encoding):
         assert example["image"] == stored
     else:
         sides = (example["height"], example["width"], 3)
-        found = np.frombuffer(example["image"], np.uint8).reshape(sides)
-        np.testing.assert_array_equal(found, PIXELS)
+        pixels = np.frombuffer(example["image"], np.uint8).reshape(sides)
+        np.testing.assert_array_equal(pixels, PIXELS)
 
 
 @pytest.mark.parametrize("labels", [[0, 2], [1], []])

@@ -89,8 +89,8 @@ class Proxy:
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             connection.sendall(json.dumps(order).encode() + b"\n")
             with connection.makefile("rb") as answer:
-                found: dict[str, Any] = json.loads(answer.read())
-        return found
+                reply: dict[str, Any] = json.loads(answer.read())
+        return reply
 
 
 @contextlib.contextmanager

@@ -107,8 +107,8 @@ class _Body:
 
     def __init__(self, lower_head: bytes, has_body: bool) -> None:
         self._chunked = has_body and b"\ntransfer-encoding: chunked" in lower_head
-        _, found, rest = lower_head.partition(b"\ncontent-length:")
-        self.size = int(rest.partition(b"\r")[0]) if found and has_body else 0
+        _, named, rest = lower_head.partition(b"\ncontent-length:")
+        self.size = int(rest.partition(b"\r")[0]) if named and has_body else 0
         self._left = self.size
         self._tail = b"\r\n"  # of the head
 

@@ -47,10 +47,10 @@ def running(
 ) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp(request.param)
     start = {"s3": versitygw, "gs": fake_gcs}[request.param]
-    with start(folder) as server, proxy(server, folder / "proxy") as found:
-        with mock.patch.dict(os.environ, found.server.environment):
+    with start(folder) as server, proxy(server, folder / "proxy") as started:
+        with mock.patch.dict(os.environ, started.server.environment):
             object_stores.forget_connections()
-            yield found
+            yield started
         object_stores.forget_connections()
 
 
@@ -71,8 +71,8 @@ def test_ranges_come_whole_and_in_order(running, folder, fault):
     storage.write_bytes(folder / "large", LARGE)
     running.set(faults=[fault])
     ranges = [(begin, 100_000) for begin in range(0, len(LARGE), 2 << 20)]
-    found = list(storage.read_ranges(folder / "large", ranges))
-    assert found == [LARGE[begin : begin + size] for begin, size in ranges]
+    pieces = list(storage.read_ranges(folder / "large", ranges))
+    assert pieces == [LARGE[begin : begin + size] for begin, size in ranges]
     assert running.counts().faults[fault.name] == 2
 
 
@@ -127,8 +127,8 @@ def test_a_folder_is_listed(running, folder, fault):
 def test_files_are_looked_at_and_deleted(running, folder, fault):
     storage.write_bytes(folder / "there", SMALL)
     running.set(faults=[fault])
-    found = storage.stat(folder / "there")
-    assert found is not None and found.size == len(SMALL)
+    stat = storage.stat(folder / "there")
+    assert stat is not None and stat.size == len(SMALL)
     running.set(faults=[fault])
     assert storage.stat(folder / "missing") is None
     running.set(faults=[fault])
@@ -182,8 +182,8 @@ def test_a_mix_of_faults_changes_nothing(running, folder, tmp_path: Path):
     contents = {f"{n:03d}": random.Random(n).randbytes(20_000) for n in range(150)}
     for name, data in contents.items():
         storage.write_bytes(folder / name, data)
-    found = {
+    read = {
         entry.name: storage.read_bytes(folder / entry.name) for entry in storage.list_folder(folder)
     }
-    assert found == contents
+    assert read == contents
     assert len(running.counts().faults) == len(kinds)

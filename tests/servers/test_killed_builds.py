@@ -42,7 +42,7 @@ def start(server: Server, source: Path, out: str) -> subprocess.Popen[bytes]:
 def listed(out: str) -> dict[str, int]:
     """The sizes of the objects of a set, but for those that have times of the build."""
     tree: Iterator[tuple[str, Stat]] = storage.list_tree(place_of(out))
-    return {name: found.size for name, found in tree if name not in ("build.json", "report.html")}
+    return {name: stat.size for name, stat in tree if name not in ("build.json", "report.html")}
 
 
 def count(out: str) -> int:

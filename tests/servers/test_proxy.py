@@ -25,9 +25,9 @@ OBJECT = "/storage/v1/b/shards-bucket/o/"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp("gcs")
-    with fake_gcs(folder) as server, proxy(server, folder / "proxy") as found:
-        put(found, "there", BODY)
-        yield found
+    with fake_gcs(folder) as server, proxy(server, folder / "proxy") as started:
+        put(started, "there", BODY)
+        yield started
 
 
 @pytest.fixture(autouse=True)
@@ -107,9 +107,9 @@ def test_an_answer_is_reset_in_the_middle(running):
 
 def test_an_answer_is_shorter_than_it_says(running):
     running.set(faults=[Fault("truncated", most=1)])
-    with pytest.raises(http.client.IncompleteRead) as found:
+    with pytest.raises(http.client.IncompleteRead) as error:
         get(running)
-    assert found.value.partial == BODY[: len(BODY) // 2]
+    assert error.value.partial == BODY[: len(BODY) // 2]
 
 
 def test_an_answer_stalls(running):

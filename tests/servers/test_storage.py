@@ -57,9 +57,9 @@ def test_what_is_written_is_read(folder, size):
     place = folder / "deep" / str(size)
     storage.write_bytes(place, LARGE[:size])
     assert storage.read_bytes(place) == LARGE[:size]
-    found = storage.stat(place)
-    assert found is not None and found.size == size
-    assert abs(found.mtime_ns / 1e9 - time.time()) < 120
+    stat = storage.stat(place)
+    assert stat is not None and stat.size == size
+    assert abs(stat.mtime_ns / 1e9 - time.time()) < 120
 
 
 @pytest.mark.parametrize("name", ["a b", "%41", "ü+&=", "#?x", "a'b\"c", "{1}~[2]", "日本"])
@@ -110,8 +110,8 @@ def test_a_file_is_read_at_any_place(folder):
     file = storage.open_random(folder / "large")
     assert file.size == len(LARGE)
     for offset in (0, 39 << 20, 5, len(LARGE) - 1, 20 << 20):
-        found = file.read_at(offset, 1000)
-        assert found and LARGE[offset:].startswith(found)
+        data = file.read_at(offset, 1000)
+        assert data and LARGE[offset:].startswith(data)
     assert file.read_at(len(LARGE), 10) == b""
     file.close()
 
@@ -121,7 +121,7 @@ def test_folders_are_listed_one_level_or_whole(folder):
         storage.write_bytes(folder / name, name.encode())
     kinds = {entry.name: entry.kind for entry in storage.list_folder(folder)}
     assert kinds == {"a": FOLDER, "ab": FOLDER, "c": FILE}
-    sizes = {name: found.size for name, found in storage.list_tree(folder / "a")}
+    sizes = {name: stat.size for name, stat in storage.list_tree(folder / "a")}
     assert sizes == {"1": 3, "b/2": 5}
     assert storage.is_folder(folder / "a") and not storage.is_folder(folder / "c")
     storage.delete_tree(folder / "a")
@@ -145,9 +145,9 @@ def test_what_is_missing_is_said(folder):
     storage.delete(missing)
     storage.delete_tree(missing)
     for read in (storage.read_bytes, lambda place: storage.read_range(place, 0, 10)):
-        with pytest.raises(FileNotFoundError) as found:
+        with pytest.raises(FileNotFoundError) as error:
             read(missing)
-        assert found.value.filename == str(missing)
+        assert error.value.filename == str(missing)
 
 
 def test_a_second_version_of_the_same_size_is_seen(folder):

@@ -40,12 +40,12 @@ def test_it_describes_every_file_and_record(shard_set: Path) -> None:
     manifest = load_manifest(shard_set)
     text = (shard_set / "croissant.json").read_text()
     assert str(shard_set) not in text and "date" not in text
-    found = json.loads(text)
-    for file in found["distribution"]:
+    croissant = json.loads(text)
+    for file in croissant["distribution"]:
         assert (shard_set / file["contentUrl"]).stat().st_size == int(file["contentSize"][:-2])
     class_names = manifest.schema["label"].class_names
-    assert [records["@id"] for records in found["recordSet"]] == list(manifest.splits)
-    for records in found["recordSet"]:
+    assert [records["@id"] for records in croissant["recordSet"]] == list(manifest.splits)
+    for records in croissant["recordSet"]:
         split = records["@id"]
         table = pq.read_table(shard_set / "index" / f"{split}.parquet")
         assert [field["name"] for field in records["field"]] == table.column_names
@@ -81,10 +81,10 @@ def test_mlcroissant_validates_and_reads_it(
     python = _with_mlcroissant(tmp_path_factory.getbasetemp() / "mlcroissant")
     command = [python, "-c", _READ, shard_set / "croissant.json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    read = json.loads(done.stdout.splitlines()[-1])
     splits = load_manifest(shard_set).splits
-    assert list(found) == list(splits)
-    for split, records in found.items():
+    assert list(read) == list(splits)
+    for split, records in read.items():
         rows = pq.read_table(shard_set / "index" / f"{split}.parquet").to_pylist()
         assert records == [{f"{split}/{key}": row[key] for key in row} for row in rows]
         assert len(rows) == splits[split].records > 0

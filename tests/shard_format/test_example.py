@@ -103,15 +103,15 @@ def test_columns_are_encoded_as_by_tensorflow(records, as_arrays):
 @given(st.lists(values, max_size=5))
 def test_columns_are_encoded_as_records(records):
     columns = {feature.name: [one[feature.name] for one in records] for feature in SCHEMA.features}
-    found = encode_columns(SCHEMA.features, columns, len(records)).to_pylist()
-    assert found == [encode_features(SCHEMA.features, one) for one in records]
+    encoded = encode_columns(SCHEMA.features, columns, len(records)).to_pylist()
+    assert encoded == [encode_features(SCHEMA.features, one) for one in records]
 
 
 @pytest.mark.parametrize("size", [1 << 7, 1 << 14, 1 << 21])
 def test_lengths_of_every_size_are_encoded_as_records(size):
     texts = ["x" * (size - less) for less in range(-2, 24)]
-    found = encode_columns(SIMPLE[:1], {"a": texts}, len(texts)).to_pylist()
-    assert found == [encode_features(SIMPLE[:1], {"a": text}) for text in texts]
+    encoded = encode_columns(SIMPLE[:1], {"a": texts}, len(texts)).to_pylist()
+    assert encoded == [encode_features(SIMPLE[:1], {"a": text}) for text in texts]
 
 
 def test_records_without_features_have_no_entries():

@@ -154,10 +154,10 @@ def test_a_sample_is_seeded_and_says_what_was_read(built, shardmill):
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["checked"]
 
-    found = [sampled("1%", seed) for seed in (0, 0, *range(1, 5))]
-    assert found[0] == found[1]
-    assert len({(one["files_read"], one["bytes_read"]) for one in found}) > 1
-    assert all(0.01 <= one["bytes_read"] / one["bytes"] < 1 for one in found)
+    taken = [sampled("1%", seed) for seed in (0, 0, *range(1, 5))]
+    assert taken[0] == taken[1]
+    assert len({(one["files_read"], one["bytes_read"]) for one in taken}) > 1
+    assert all(0.01 <= one["bytes_read"] / one["bytes"] < 1 for one in taken)
     whole = sampled("100%", 0)
     assert (whole["files_read"], whole["bytes_read"]) == (whole["files"], whole["bytes"])
 

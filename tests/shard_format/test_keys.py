@@ -9,11 +9,11 @@ from shard_format import id_hash, mix, shuffle_keys, split_positions
 
 def test_mix_is_splitmix64():
     """The first outputs of the reference generator for seed 1234567."""
-    gamma, state, found = 0x9E3779B97F4A7C15, 1234567, []
+    gamma, state, mixed = 0x9E3779B97F4A7C15, 1234567, []
     for _ in range(3):
-        found.append(int(mix(np.array([state], np.uint64))[0]))
+        mixed.append(int(mix(np.array([state], np.uint64))[0]))
         state = (state + gamma) % 2**64
-    assert found == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert mixed == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.integers(0, 2**63 - 1))

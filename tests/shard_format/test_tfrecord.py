@@ -56,9 +56,9 @@ def test_offsets_point_at_frames(tmp_path_factory, records):
     path = tmp_path_factory.mktemp("frames") / "ours"
     data = b"".join(map(frame, records))
     path.write_bytes(data)
-    found = list(read_records(path))
-    assert [payload for _, payload in found] == records
-    for offset, payload in found:
+    pairs = list(read_records(path))
+    assert [payload for _, payload in pairs] == records
+    for offset, payload in pairs:
         assert data[offset:].startswith(frame(payload))
 
 
@@ -86,8 +86,8 @@ def test_payloads_of_frames_in_any_order(records, random):
     begins = np.cumsum([0, *(len(gap) + len(one) for one in framed)])[:-1] + len(gap)
     order = random.choices(range(len(framed)), k=2 * len(framed)) if framed else []
     data = b"".join(gap + one for one in framed)
-    found, damaged = unframed(data, begins, [len(one) for one in framed], order)
-    assert found.to_pylist() == [records[number] for number in order] and damaged == -1
+    taken, damaged = unframed(data, begins, [len(one) for one in framed], order)
+    assert taken.to_pylist() == [records[number] for number in order] and damaged == -1
 
 
 def test_a_damaged_frame_among_others_is_named():
@@ -97,8 +97,8 @@ def test_a_damaged_frame_among_others_is_named():
     for bit in range(8 * size):
         damaged = bytearray(framed)
         damaged[bit // 8] ^= 1 << bit % 8
-        found, number = unframed(framed + damaged + framed, begins, lengths, [0, 1, 2])
-        assert number == 1 and not len(found)
+        taken, number = unframed(framed + damaged + framed, begins, lengths, [0, 1, 2])
+        assert number == 1 and not len(taken)
     assert unframed(framed * 3, begins, [size, size - 9, size], [0])[1] == 1
     assert unframed(framed * 3, begins, [size, 3, size], [0])[1] == 1
     assert unframed(framed * 3, [0, size - 1, 2 * size], lengths, [0])[1] == 1  # they overlap
