@@ -134,9 +134,9 @@ def pairs(folder):
 
 def test_pairs_of_pngsuite_are_alike(pack):
     folder = pack / "odd-modes" / "pngsuite"
-    found = list(pairs(folder))
-    assert len(found) > 40
-    for one, other in found:
+    couples = list(pairs(folder))
+    assert len(couples) > 40
+    for one, other in couples:
         np.testing.assert_array_equal(
             decode(folder / one).pixels, decode(folder / other).pixels, f"{one} {other}"
         )

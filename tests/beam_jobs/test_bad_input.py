@@ -108,11 +108,11 @@ def test_links_are_followed_but_not_in_circles(make_images, build, tmp_path):
     elsewhere.write_bytes((corpus / "class0" / "000.jpg").read_bytes() + b"x")
     (corpus / "class1" / "linked.jpg").symlink_to(elsewhere)
     os.mkfifo(corpus / "class1" / "pipe.jpg")
-    found = {"broken-link": 1, "link-cycle": 1, "not-a-file": 1}
+    reasons = {"broken-link": 1, "link-cycle": 1, "not-a-file": 1}
     ledger = build(corpus, dedup="off").manifest.ledger
-    assert (ledger.kept, ledger.reasons) == (4, found | {"outside-link": 1})
+    assert (ledger.kept, ledger.reasons) == (4, reasons | {"outside-link": 1})
     ledger = build(corpus, "followed", dedup="off", follow_links=True).manifest.ledger
-    assert (ledger.kept, ledger.reasons) == (5, found)
+    assert (ledger.kept, ledger.reasons) == (5, reasons)
 
 
 def test_a_file_next_to_the_class_folders_is_not_lost(make_images, build, tmp_path):

@@ -46,10 +46,10 @@ def test_a_result_has_counters_of_the_job(make_images, job, tmp_path):
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         _ = pipeline | BuildShardSet(options)
     counters = pipeline.result.metrics().query()["counters"]
-    found = {one.key.metric.name: one.committed for one in counters}
+    by_name = {one.key.metric.name: one.committed for one in counters}
     set_bytes = sum(path.stat().st_size for path in (tmp_path / "set").glob("*.tfrecord*"))
     source_bytes = sum(path.stat().st_size for path in (tmp_path / "corpus").rglob("*.jpg"))
-    assert {name: value for name, value in found.items() if value} == {
+    assert {name: value for name, value in by_name.items() if value} == {
         "units_staged": 1,
         "bytes_staged": source_bytes,
         "records_read": 21,

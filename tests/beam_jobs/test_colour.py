@@ -111,28 +111,28 @@ def test_a_profile_is_applied_in_every_format(kind):
     """A profile with red and blue exchanged exchanges red and blue."""
     lossy = {"quality": 95} if kind in ("JPEG", "WEBP", "AVIF") else {}
     plain = decode(saved(gradient(), kind, **lossy))
-    found = decode(saved(gradient(), kind, icc_profile=SWAPPED, **lossy))
-    np.testing.assert_allclose(found.pixels[:, :, ::-1].astype(int), plain.pixels, atol=1)
-    assert found.repairs == {"colour"} and plain.repairs == set()
+    decoded = decode(saved(gradient(), kind, icc_profile=SWAPPED, **lossy))
+    np.testing.assert_allclose(decoded.pixels[:, :, ::-1].astype(int), plain.pixels, atol=1)
+    assert decoded.repairs == {"colour"} and plain.repairs == set()
 
 
 @pytest.mark.parametrize("same", [LIKE_SRGB, ImageCms.ImageCmsProfile(
     ImageCms.createProfile("sRGB")).tobytes()])  # fmt: skip
 def test_an_srgb_profile_changes_nothing(same):
     data = saved(gradient(), "JPEG", icc_profile=same)
-    found = decode(data)
-    np.testing.assert_array_equal(found.pixels, simplejpeg.decode_jpeg(data, "RGB"))
-    assert found.repairs == set()
+    decoded = decode(data)
+    np.testing.assert_array_equal(decoded.pixels, simplejpeg.decode_jpeg(data, "RGB"))
+    assert decoded.repairs == set()
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
 def test_a_gray_profile_is_applied(kind):
     """Linear light v is sRGB 1.055 v ** (1 / 2.4) - 0.055."""
     levels = Image.fromarray(np.full((16, 16), 55, np.uint8))
-    found = decode(saved(levels, kind, icc_profile=LINEAR_GRAY))
+    decoded = decode(saved(levels, kind, icc_profile=LINEAR_GRAY))
     expected = 255 * (1.055 * (55 / 255) ** (1 / 2.4) - 0.055)
-    assert abs(found.pixels.astype(float) - expected).max() <= 1
-    assert found.repairs == {"colour"}
+    assert abs(decoded.pixels.astype(float) - expected).max() <= 1
+    assert decoded.repairs == {"colour"}
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
@@ -140,9 +140,9 @@ def test_a_cmyk_profile_is_applied(kind):
     for ink, naive, by_profile in ((0, 255, 0), (255, 0, 255)):
         image = Image.new("CMYK", (16, 16), (ink,) * 4)
         assert abs(decode(saved(image, kind)).pixels.astype(int) - naive).max() <= 1
-        found = decode(saved(image, kind, icc_profile=no_ink_is_black()))
-        assert abs(found.pixels.astype(int) - by_profile).max() <= 2
-        assert "colour" in found.repairs
+        decoded = decode(saved(image, kind, icc_profile=no_ink_is_black()))
+        assert abs(decoded.pixels.astype(int) - by_profile).max() <= 2
+        assert "colour" in decoded.repairs
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_a_cmyk_profile_is_applied(kind):
 def test_a_broken_profile_never_kills(kind, broken):
     lossless = {"lossless": True} if kind == "WEBP" else {}
     data = saved(gradient(), kind, icc_profile=broken, **lossless)
-    found = decode(data)
-    assert found.repairs == {"profile"}
-    np.testing.assert_array_equal(found.pixels, decode(saved(gradient(), kind, **lossless)).pixels)
+    image = decode(data)
+    assert image.repairs == {"profile"}
+    np.testing.assert_array_equal(image.pixels, decode(saved(gradient(), kind, **lossless)).pixels)
 
 
 def test_a_profile_with_a_missing_part_is_broken():
@@ -171,9 +171,9 @@ def test_cmyk_jpegs_are_inverted_as_adobe_writes_them():
     """Cyan ink takes red away. Pillow writes the inversion, and an Adobe marker."""
     for ink, expected in (((255, 0, 0, 0), (0, 255, 255)), ((0, 0, 0, 255), (0, 0, 0))):
         data = saved(Image.new("CMYK", (16, 16), ink), "JPEG", quality=95)
-        found = decode(data)
-        assert abs(found.pixels.astype(int) - expected).max() <= 2
-        assert found.repairs == {"colour"}
+        decoded = decode(data)
+        assert abs(decoded.pixels.astype(int) - expected).max() <= 2
+        assert decoded.repairs == {"colour"}
         # Transform 2 in the Adobe marker makes it YCCK: the same ink in other numbers.
         assert simplejpeg.decode_jpeg_header(data)[2] == "CMYK"
         ycck = data.replace(b"Adobe\0\x64\0\0\0\0\0", b"Adobe\0\x64\0\0\0\0\2")
@@ -185,10 +185,10 @@ def test_lab_is_read():
     """L* 100 is white, L* 0 is black, and a* 0, b* 0 is gray."""
     lab = np.zeros((1, 3, 3), np.uint8)
     lab[0, :, 0] = 0, 128, 255
-    found = decode(saved(Image.fromarray(lab, "LAB"), "TIFF"))
-    assert found.pixels[0, 0].max() <= 1 and found.pixels[0, 2].min() >= 254
-    assert abs(found.pixels[0, 1].astype(int) - 119).max() <= 2  # L* 50 is sRGB 119
-    assert found.repairs == {"colour"}
+    decoded = decode(saved(Image.fromarray(lab, "LAB"), "TIFF"))
+    assert decoded.pixels[0, 0].max() <= 1 and decoded.pixels[0, 2].min() >= 254
+    assert abs(decoded.pixels[0, 1].astype(int) - 119).max() <= 2  # L* 50 is sRGB 119
+    assert decoded.repairs == {"colour"}
 
 
 def in_space(pixels, icc):
@@ -225,12 +225,12 @@ def test_colours_are_those_of_a_conversion_at_full_size(photograph, name, kind):
     source = in_space(photograph, icc) if name != "exchanged" else Image.fromarray(photograph)
     lossless = {"lossless": True} if kind == "WEBP" else {}
     data = saved(source, kind, icc_profile=icc, **lossless)
-    found, full = decode_unconverted(data, DecodingOptions(10**6)), by_pillow(source, icc)
-    np.testing.assert_array_equal(found.in_srgb().pixels, full)
-    assert (found.to_srgb is not None) is (later or name == "exchanged")
+    decoded, full = decode_unconverted(data, DecodingOptions(10**6)), by_pillow(source, icc)
+    np.testing.assert_array_equal(decoded.in_srgb().pixels, full)
+    assert (decoded.to_srgb is not None) is (later or name == "exchanged")
     for mode in ("shorter:75", "crop:45x30", "pad:50x50"):
         resize = parse_resize(mode)
-        resized = resize_image(found.pixels, resize, 10**6, found.to_srgb).astype(int)
+        resized = resize_image(decoded.pixels, resize, 10**6, decoded.to_srgb).astype(int)
         off = abs(resized - resize_image(full, resize, 10**6))
         assert off.mean() <= mean and np.percentile(off, 99.9) <= most
 
@@ -238,10 +238,10 @@ def test_colours_are_those_of_a_conversion_at_full_size(photograph, name, kind):
 def test_an_enlarged_image_is_converted_first(photograph):
     resize = parse_resize("shorter:500", enlarge=True)
     data = saved(in_space(photograph, ADOBE_RGB), "JPEG", icc_profile=ADOBE_RGB)
-    found = decode_unconverted(data, DecodingOptions(10**6))
+    decoded = decode_unconverted(data, DecodingOptions(10**6))
     np.testing.assert_array_equal(
-        resize_image(found.pixels, resize, 10**6, found.to_srgb),
-        resize_image(found.in_srgb().pixels, resize, 10**6),
+        resize_image(decoded.pixels, resize, 10**6, decoded.to_srgb),
+        resize_image(decoded.in_srgb().pixels, resize, 10**6),
     )
 
 
@@ -250,11 +250,11 @@ def test_a_record_has_the_converted_colours_everywhere(photograph):
     records = ImageRecords(ImageOptions(("in",), "out", dedup="near", encoding="raw", blank=1.0))
     small = photograph[:256, :256]  # of its own size
     stored = in_space(small, ADOBE_RGB)
-    found = records.prepare("a", saved(stored, "PNG", icc_profile=ADOBE_RGB))
+    record = records.prepare("a", saved(stored, "PNG", icc_profile=ADOBE_RGB))
     plain = records.prepare("a", saved(Image.fromarray(by_pillow(stored, ADOBE_RGB)), "PNG"))
-    assert found.values == plain.values and found.fingerprint == plain.fingerprint
-    assert found.statistics["pixel_sum"] == plain.statistics["pixel_sum"]
-    thumbnails = [np.frombuffer(one.statistics["thumbnail"], np.uint8) for one in (found, plain)]
+    assert record.values == plain.values and record.fingerprint == plain.fingerprint
+    assert record.statistics["pixel_sum"] == plain.statistics["pixel_sum"]
+    thumbnails = [np.frombuffer(one.statistics["thumbnail"], np.uint8) for one in (record, plain)]
     assert abs(thumbnails[0].astype(int) - thumbnails[1]).max() <= 3
 
 

@@ -60,12 +60,12 @@ def test_lenient_keeps_what_there_is(kind):
     data = saved(noise, kind, **({"interlace": 0} if kind == "GIF" else {}))
     half = data[: len(data) * 6 // 10]
     assert reason(half) in ("truncated", "corrupt")
-    found = decode(half, lenient=True)
-    assert found.repairs >= {"damage"}
+    decoded = decode(half, lenient=True)
+    assert decoded.repairs >= {"damage"}
     whole = decode(data, lenient=True)
     assert "damage" not in whole.repairs
     first = slice(-16, None) if kind == "BMP" else slice(16)  # a BMP begins at the bottom
-    np.testing.assert_array_equal(found.pixels[first], whole.pixels[first])
+    np.testing.assert_array_equal(decoded.pixels[first], whole.pixels[first])
 
 
 def test_lenient_still_wants_a_image():
@@ -81,15 +81,15 @@ def test_what_lenient_could_not_decode_is_black_every_time(mode):
     data = saved(Image.fromarray(noise).convert(mode), "JPEG", progressive=True)
     second = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
     bad = data[:second] + b"\xff\x5d" + data[second + 2 :]  # a marker that does not exist
-    found = set()
+    outcomes = set()
     for level in (0, 77, 200):
         junk = [np.full((64, 64, len(mode)), level, np.uint8) for _ in range(50)]
         del junk
         try:
-            found.add(decode(bad, lenient=True).pixels.tobytes())
+            outcomes.add(decode(bad, lenient=True).pixels.tobytes())
         except Rejection as refusal:
-            found.add(refusal.reason)
-    assert len(found) == 1
+            outcomes.add(refusal.reason)
+    assert len(outcomes) == 1
     assert reason(bad) == "corrupt"
 
 
@@ -109,9 +109,9 @@ def test_a_png_with_a_wrong_checksum():
         bad[position] ^= 1
         assert reason(bytes(bad)) == "corrupt"
         if keeps:
-            found = decode(bytes(bad), lenient=True)
-            assert found.repairs == {"damage"}
-            assert found.pixels[0, :, 0].tolist() == [5, 6, 7, 8]
+            decoded = decode(bytes(bad), lenient=True)
+            assert decoded.repairs == {"damage"}
+            assert decoded.pixels[0, :, 0].tolist() == [5, 6, 7, 8]
 
 
 def test_a_text_chunk_that_unpacks_to_a_gigabyte_is_refused():
@@ -143,18 +143,18 @@ def test_which_jpegs_need_no_change(options, repairs):
 def test_bytes_behind_a_jpeg_do_no_harm():
     data = saved(gradient(), "JPEG")
     for more in (bytes(100), b"\xff\xd9", data, b"ftypmp42" * 50):
-        found = decode(data + more)
-        np.testing.assert_array_equal(found.pixels, decode(data).pixels)
-        assert found.repairs == set()
+        decoded = decode(data + more)
+        np.testing.assert_array_equal(decoded.pixels, decode(data).pixels)
+        assert decoded.repairs == set()
 
 
 def test_a_subsampling_without_a_name_is_left_to_pillow():
     """Factors 1 x 4 have as many blocks as 2 x 2; simplejpeg raises KeyError for them."""
     data = bytearray(saved(Image.new("RGB", (64, 64), (90, 60, 30)), "JPEG"))
     data[data.index(b"\xff\xc0") + 11] = 0x14
-    found = decode(bytes(data))
-    assert found.format == "JPEG" and found.repairs == {"coding"}
-    assert abs(found.pixels.astype(int) - (90, 60, 30)).max() < 4
+    decoded = decode(bytes(data))
+    assert decoded.format == "JPEG" and decoded.repairs == {"coding"}
+    assert abs(decoded.pixels.astype(int) - (90, 60, 30)).max() < 4
     data[data.index(b"\xff\xc0") + 11] = 0x42
     assert decode(bytes(data)).repairs == {"coding"}
 

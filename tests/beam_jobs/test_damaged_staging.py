@@ -91,8 +91,8 @@ def _trials(kind: str, folder: Path, levels: int, trials: int, seed: int) -> lis
         except Exception as error:
             failures.append(f"{what}: {error!r}")
         else:
-            found = load_manifest(folder / "set").root_hash
-            if found != expected or verify(folder / "set")[1]:
+            root_hash = load_manifest(folder / "set").root_hash
+            if root_hash != expected or verify(folder / "set")[1]:
                 failures.append(f"{what}: another set")
     assert len(kinds) > 9
     return failures
@@ -161,12 +161,12 @@ def test_damage_between_two_stages(stage, pattern, tmp_path):
         finish()
     for _ in range(40):  # a file that is damaged is found once it is read
         try:
-            found = preprocess(_job("image", tmp_path)).manifest.root_hash
+            root_hash = preprocess(_job("image", tmp_path)).manifest.root_hash
         except InputError as error:
             assert AGAIN in str(error)
         else:
             break
-    assert found == expected
+    assert root_hash == expected
     assert verify(tmp_path / "set")[1] == []
 
 

@@ -28,15 +28,15 @@ def imports(repository):
         modules[".".join(parts).removesuffix(".__init__")] = file
     graph = {}
     for module, file in modules.items():
-        found = set()
+        imported = set()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
+                imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 # A name of a package may be one of its modules.
                 inside = {f"{node.module}.{alias.name}" for alias in node.names}
-                found |= (inside & modules.keys()) or {node.module}
-        graph[module] = found & modules.keys()
+                imported |= (inside & modules.keys()) or {node.module}
+        graph[module] = imported & modules.keys()
     return graph
 
 
@@ -49,8 +49,8 @@ def floor(module):
 def test_imports_go_down(imports):
     up = [
         (module, other)
-        for module, found in imports.items()
-        for other in found
+        for module, others in imports.items()
+        for other in others
         if None not in (floor(module), floor(other)) and floor(other) < floor(module)
     ]
     assert up == []
@@ -63,13 +63,13 @@ def test_kinds_of_records_do_not_import_each_other(imports):
         ("text", "dedup"),
         ("dedup", "text"),
     ):
-        for module, found in imports.items():
+        for module, others in imports.items():
             if module.startswith(f"beam_jobs.{one}."):
-                assert not [to for to in found if to.startswith(f"beam_jobs.{other}.")], module
+                assert not [to for to in others if to.startswith(f"beam_jobs.{other}.")], module
 
 
 def test_no_circles(imports):
     """Of the modules below the stages: those above are tested with the corpus layer."""
-    inside = {module: found for module, found in imports.items() if floor(module) is not None}
-    graph = {module: found & inside.keys() for module, found in inside.items()}
+    inside = {module: others for module, others in imports.items() if floor(module) is not None}
+    graph = {module: others & inside.keys() for module, others in inside.items()}
     graphlib.TopologicalSorter(graph).prepare()

@@ -19,11 +19,11 @@ from shard_format import InputError, UsageError
 
 def everything(folder):
     """Every path below a folder, with its size and time of change."""
-    found = {}
+    stats = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        found[str(path)] = (status.st_size, status.st_mtime_ns)
-    return found
+        stats[str(path)] = (status.st_size, status.st_mtime_ns)
+    return stats
 
 
 @pytest.fixture
@@ -55,19 +55,19 @@ def lines(tmp_path):
 
 
 def test_a_folder_of_images(photos, tmp_path):
-    found = dry_run(ImageOptions(photos, tmp_path / "set", resize="shorter:16", workers=3))
-    assert (found.files, found.items, found.ignored, found.state) == (42, 42, 1, "new")
-    assert found.kinds == {".png": 42}
-    assert found.classes == {"hat": 25, "shoe": 12, "bag": 4}
-    (rejected,) = found.rejected.items()
+    outlook = dry_run(ImageOptions(photos, tmp_path / "set", resize="shorter:16", workers=3))
+    assert (outlook.files, outlook.items, outlook.ignored, outlook.state) == (42, 42, 1, "new")
+    assert outlook.kinds == {".png": 42}
+    assert outlook.classes == {"hat": 25, "shoe": 12, "bag": 4}
+    (rejected,) = outlook.rejected.items()
     assert rejected[0] == "no-class-folder" and rejected[1][:2] == (1, "loose.png")
-    assert found.given == {"resize": "shorter:16", "workers": 3}
-    assert found.detected == {"source": "class-folders"}
-    assert found.workers == 3 and found.units >= 1 and found.units_staged == 0
-    assert found.trial.read == 41 and found.trial.kept == 40
-    assert sum(found.trial.reasons.values()) == 1
-    assert found.estimate.records == 41 and found.estimate.kept == 40
-    json.dumps(found.as_json())
+    assert outlook.given == {"resize": "shorter:16", "workers": 3}
+    assert outlook.detected == {"source": "class-folders"}
+    assert outlook.workers == 3 and outlook.units >= 1 and outlook.units_staged == 0
+    assert outlook.trial.read == 41 and outlook.trial.kept == 40
+    assert sum(outlook.trial.reasons.values()) == 1
+    assert outlook.estimate.records == 41 and outlook.estimate.kept == 40
+    json.dumps(outlook.as_json())
 
 
 def test_nothing_is_written(photos, tmp_path):
@@ -110,11 +110,11 @@ def test_staged_units_are_counted(photos, tmp_path):
 
 def test_documents_of_a_large_file_are_counted_by_their_bytes(lines, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "_BYTES", 200_000)  # as on a slow machine
-    found = dry_run(TextOptions(lines, tmp_path / "set", unit_size="1MiB"))
-    assert found.files == 1 and found.items > 1 and found.kinds == {".jsonl": found.items}
-    assert found.trial.read < 5000 and set(found.trial.labels) == {"c0", "c1", "c2"}
-    assert found.classes == {} and found.detected == {"label_column": "label"}
-    assert found.estimate.records == pytest.approx(20_000, rel=0.1)
+    outlook = dry_run(TextOptions(lines, tmp_path / "set", unit_size="1MiB"))
+    assert outlook.files == 1 and outlook.items > 1 and outlook.kinds == {".jsonl": outlook.items}
+    assert outlook.trial.read < 5000 and set(outlook.trial.labels) == {"c0", "c1", "c2"}
+    assert outlook.classes == {} and outlook.detected == {"label_column": "label"}
+    assert outlook.estimate.records == pytest.approx(20_000, rel=0.1)
 
 
 def test_no_estimate_from_the_middle_of_a_compressed_file(lines, tmp_path, monkeypatch):
@@ -130,8 +130,8 @@ def test_no_estimate_from_the_middle_of_a_compressed_file(lines, tmp_path, monke
 
 def test_members_of_a_compressed_archive_are_sampled_from_its_start(photos, tmp_path):
     archive = shutil.make_archive(str(tmp_path / "photos"), "gztar", photos)
-    found = dry_run(ImageOptions(archive, tmp_path / "set"))
-    assert found.files == 1 and found.items == 42 and found.estimate.records == 41
+    outlook = dry_run(ImageOptions(archive, tmp_path / "set"))
+    assert outlook.files == 1 and outlook.items == 42 and outlook.estimate.records == 41
 
 
 def test_what_the_job_would_refuse_is_refused(photos, tmp_path):
@@ -145,5 +145,5 @@ def test_what_the_job_would_refuse_is_refused(photos, tmp_path):
 
 
 def test_a_rejected_record_does_not_fail_a_dry_run(photos, tmp_path):
-    found = dry_run(ImageOptions(photos, tmp_path / "set", on_bad="fail"))
-    assert sum(found.trial.reasons.values()) == 1
+    outlook = dry_run(ImageOptions(photos, tmp_path / "set", on_bad="fail"))
+    assert sum(outlook.trial.reasons.values()) == 1

@@ -34,10 +34,10 @@ def test_every_encoder_gives_the_image_back(photograph, encoding, magic, least, 
     data = ENCODERS[encoding](photograph, 90)
     assert data.startswith(magic) and data == ENCODERS[encoding](photograph.copy(), 90)
     if encoding == "raw":
-        found = np.frombuffer(data, np.uint8).reshape(photograph.shape)
+        pixels = np.frombuffer(data, np.uint8).reshape(photograph.shape)
     else:
-        found = np.asarray(Image.open(io.BytesIO(data)))
-    assert least <= abs(found.astype(int) - photograph).mean() <= most
+        pixels = np.asarray(Image.open(io.BytesIO(data)))
+    assert least <= abs(pixels.astype(int) - photograph).mean() <= most
 
 
 @pytest.mark.parametrize("encoding", ENCODERS)

@@ -137,8 +137,8 @@ def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, cou
         for one in [*hashes.tolist(), *hashes.tolist()]:
             notes.add(one)
             assert len(notes._held) < 8
-    found = seen_items.write_seen_items(workspace, ())
-    (place,) = (tmp_path / name for name in found)
+    names = seen_items.write_seen_items(workspace, ())
+    (place,) = (tmp_path / name for name in names)
     assert read_table(place)["item"].to_pylist() == np.unique(hashes).tolist()
     assert all(len(batch) <= 8 for batch in read_batches(place))
 
@@ -174,11 +174,11 @@ def test_a_small_split_is_read_in_blocks_of_the_same_size(tmp_path, monkeypatch)
 
     monkeypatch.setattr(reader, "_read_ranges", measured)
     sources = [reader.Source(place, 0, lambda: None) for place in places]
-    found = [
+    read = [
         payload
         for _, block in reader.read_staged(table.take(pa.array(wanted)), sources, local_bytes=4096)
         for payload in block.to_pylist()
     ]
-    assert found == [payloads[row] for row in wanted]
+    assert read == [payloads[row] for row in wanted]
     assert len(sizes) > 20
     assert max(sizes) <= 4096 + 20 * len(frames[0])

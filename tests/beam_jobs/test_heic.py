@@ -41,25 +41,25 @@ def drawn():
 
 
 def test_a_file_is_decoded(file):
-    found = decode(file("plain"))
-    assert (found.format, found.width, found.height, found.repairs) == ("HEIC", 64, 48, set())
-    off = abs(found.pixels - drawn())
-    assert off.mean() < 2 and found.pixels.flags["C_CONTIGUOUS"]
+    image = decode(file("plain"))
+    assert (image.format, image.width, image.height, image.repairs) == ("HEIC", 64, 48, set())
+    off = abs(image.pixels - drawn())
+    assert off.mean() < 2 and image.pixels.flags["C_CONTIGUOUS"]
 
 
 def test_it_is_turned_once_and_its_profile_is_applied(file):
-    found = decode_unconverted(file("turned"), DecodingOptions(10**6))
-    assert found.to_srgb is not None and found.repairs >= {"colour"}
+    decoded = decode_unconverted(file("turned"), DecodingOptions(10**6))
+    assert decoded.to_srgb is not None and decoded.repairs >= {"colour"}
     # Orientation 6: the upper left corner of the encoder's image is the upper right one.
-    assert found.pixels.shape == (64, 48, 3)
-    assert abs(found.pixels - np.rot90(drawn(), -1)).mean() < 2
+    assert decoded.pixels.shape == (64, 48, 3)
+    assert abs(decoded.pixels - np.rot90(drawn(), -1)).mean() < 2
 
 
 def test_transparency_is_composited(file):
-    found = decode(file("alpha"), background=(255, 0, 0))
-    assert "alpha" in found.repairs
-    assert abs(found.pixels[:, :28].astype(int) - (255, 0, 0)).max() <= 3
-    assert abs(found.pixels[:, 36:] - drawn()[:, 36:]).mean() < 3
+    decoded = decode(file("alpha"), background=(255, 0, 0))
+    assert "alpha" in decoded.repairs
+    assert abs(decoded.pixels[:, :28].astype(int) - (255, 0, 0)).max() <= 3
+    assert abs(decoded.pixels[:, 36:] - drawn()[:, 36:]).mean() < 3
 
 
 def test_damage_is_refused(file):

@@ -34,18 +34,18 @@ def test_a_runner_that_loses_work_is_found_out(make_images, tmp_path, monkeypatc
 
 
 def test_two_builds_in_one_process(make_images, tmp_path):
-    corpus, found = make_images(30), {}
+    corpus, hashes = make_images(30), {}
 
     def run(name):
         options = job(corpus, tmp_path / name, workers=2, unit_size="2KiB")
-        found[name] = preprocess(options).manifest.root_hash
+        hashes[name] = preprocess(options).manifest.root_hash
 
     threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found["one"] == found["two"]
+    assert hashes["one"] == hashes["two"]
 
 
 @pytest.mark.timeout(60)

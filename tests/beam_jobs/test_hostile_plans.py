@@ -82,13 +82,13 @@ def test_two_copies_of_a_record_are_two_recipes(tmp_path):
     """They differ in their keys alone, which the index has."""
     workspace = Workspace(tmp_path, None)
     workspace.create()
-    zero, found = np.zeros(1, np.int64), []
+    zero, recipes = np.zeros(1, np.int64), []
     for key in (1, 2):
         unit = RecipeUnit("unit", "")
         writer = RecipeWriter(workspace, "images", {"train": 1}, [unit], b"")
         writer.append("train", zero, zero, zero, np.array([key], np.uint64))
-        found += writer.finish()
-    assert found[0].recipe_key != found[1].recipe_key
+        recipes += writer.finish()
+    assert recipes[0].recipe_key != recipes[1].recipe_key
 
 
 def test_other_fractions_find_the_staged_units(make_images, build, tmp_path):

@@ -60,17 +60,17 @@ def write_zip(path, members):
 def test_a_file_next_to_the_class_folders_does_not_make_one_class_of_all(write, other, tmp_path):
     """As in flower_photos.tgz: every image was of the class "photos"."""
     write(tmp_path / "a", {other: b"text", "photos/hat/1.jpg": b"1", "photos/shoe/2.jpg": b"2"})
-    found = {item.record_id: item for item in listed(tmp_path / "a")}
-    assert found["a/photos/hat/1.jpg"].label == "hat"
-    assert found["a/photos/shoe/2.jpg"].label == "shoe"
-    assert found[f"a/{other}"].reason == "no-class-folder"
+    items = {item.record_id: item for item in listed(tmp_path / "a")}
+    assert items["a/photos/hat/1.jpg"].label == "hat"
+    assert items["a/photos/shoe/2.jpg"].label == "shoe"
+    assert items[f"a/{other}"].reason == "no-class-folder"
 
 
 def test_a_file_next_to_the_split_folders_does_not_hide_them(tmp_path):
     members = {"data/README": b"text", "data/train/hat/1.jpg": b"1", "data/val/hat/2.jpg": b"2"}
     write_tar(tmp_path / "a", members)
-    found = [(item.split, item.label) for item in listed(tmp_path / "a", split="folders")]
-    assert found == [(None, None), ("train", "hat"), ("validation", "hat")]
+    pairs = [(item.split, item.label) for item in listed(tmp_path / "a", split="folders")]
+    assert pairs == [(None, None), ("train", "hat"), ("validation", "hat")]
 
 
 def test_the_folder_around_images_without_extension(tmp_path):
@@ -109,17 +109,17 @@ def test_two_columns_of_one_name_are_reported(form, twice, tmp_path):
     else:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-    (found,) = read(tmp_path, path)
-    assert found.rejection.reason == "repeated-column"
-    assert f"{twice!r} 2 times" in found.rejection.detail
+    (record,) = read(tmp_path, path)
+    assert record.rejection.reason == "repeated-column"
+    assert f"{twice!r} 2 times" in record.rejection.detail
 
 
 def test_idx_images_without_pixels_are_counted(tmp_path):
     shape = struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 28)
     (tmp_path / "train-images-idx3-ubyte").write_bytes(shape)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI2B", 0, 0, 8, 1, 2, 1, 2))
-    (found,) = read(tmp_path, tmp_path)
-    assert found.rejection.reason == "not-pictures"
+    (record,) = read(tmp_path, tmp_path)
+    assert record.rejection.reason == "not-pictures"
 
 
 def test_class_names_of_a_hugging_face_table_of_labels(tmp_path):
@@ -133,9 +133,9 @@ def test_class_names_of_a_hugging_face_table_of_labels(tmp_path):
         {"huggingface": json.dumps({"info": {"features": features}})}
     )
     pq.write_table(table, tmp_path / "labels.parquet")
-    found = listed(folder, labels=str(tmp_path / "labels.parquet"))
-    assert [item.label for item in found] == ["shoe", "hat", None]
-    assert found[2].reason == "no-label"
+    items = listed(folder, labels=str(tmp_path / "labels.parquet"))
+    assert [item.label for item in items] == ["shoe", "hat", None]
+    assert items[2].reason == "no-label"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
@@ -151,15 +151,15 @@ def test_several_names_in_a_cell(suffix, tmp_path):
     (tmp_path / f"labels.{suffix}").write_text("\n".join(lines) + "\n")
     for name in rows:
         (folder / name).write_bytes(b"x")
-    found = listed(folder, labels=str(tmp_path / f"labels.{suffix}"), multi_label=True)
+    items = listed(folder, labels=str(tmp_path / f"labels.{suffix}"), multi_label=True)
     both = LABEL_SEPARATOR.join(["hat", "shoe"])
-    assert [item.label for item in found] == [both, both, None, "hat"]
+    assert [item.label for item in items] == [both, both, None, "hat"]
 
 
 def test_several_names_in_a_webdataset(tmp_path):
     write_tar(tmp_path / "a.tar", {"1.jpg": b"x", "1.cls": b"hat|shoe\n"})
-    (found,) = read(tmp_path, tmp_path / "a.tar", multi_label=True)
-    assert found.annotations.label == LABEL_SEPARATOR.join(["hat", "shoe"])
+    (record,) = read(tmp_path, tmp_path / "a.tar", multi_label=True)
+    assert record.annotations.label == LABEL_SEPARATOR.join(["hat", "shoe"])
 
 
 def test_an_absolute_path_in_a_table_is_called_so(tmp_path):
@@ -167,8 +167,8 @@ def test_an_absolute_path_in_a_table_is_called_so(tmp_path):
     folder.mkdir()
     (folder / "a.jpg").write_bytes(b"x")
     (tmp_path / "labels.csv").write_text(f"path,label\n{folder}/a.jpg,hat\n")
-    found = listed(folder, labels=str(tmp_path / "labels.csv"))
-    assert any("is not relative to SRC" in item.detail for item in found)
+    items = listed(folder, labels=str(tmp_path / "labels.csv"))
+    assert any("is not relative to SRC" in item.detail for item in items)
 
 
 def test_a_workbook_for_a_table_leaves_the_terminal_as_it_is(tmp_path):
@@ -201,7 +201,7 @@ def seen(folder, manifest):
     from shard_format import decode_example
 
     (label,) = (one for one in manifest.schema.features if one.name == "label")
-    found = set()
+    images = set()
     for split in manifest.splits.values():
         for shard in split.shards:
             data, at = (folder / shard.file).read_bytes(), 0
@@ -209,9 +209,9 @@ def seen(folder, manifest):
                 (size,) = struct.unpack_from("<Q", data, at)
                 example = decode_example(data[at + 12 : at + 12 + size])
                 name = label.class_names[example["label"][0]]
-                found.add((name, decode_stored(example, "raw").tobytes()))
+                images.add((name, decode_stored(example, "raw").tobytes()))
                 at += 16 + size
-    return found
+    return images
 
 
 @pytest.fixture

@@ -163,18 +163,18 @@ def test_too_many_pixels_are_refused_though_kept(photograph):
 
 def mutated(data, generator):
     """Cut off, a bit flipped, a stretch of zeros, or ten bytes changed."""
-    found, way = bytearray(data), generator.randrange(4)
+    mutant, way = bytearray(data), generator.randrange(4)
     if way == 0:
-        return bytes(found[: generator.randrange(2, len(found))])
+        return bytes(mutant[: generator.randrange(2, len(mutant))])
     if way == 1:
-        found[generator.randrange(len(found))] ^= 1 << generator.randrange(8)
+        mutant[generator.randrange(len(mutant))] ^= 1 << generator.randrange(8)
     elif way == 2:
-        start = generator.randrange(len(found))
-        found[start : start + 40] = bytes(len(found[start : start + 40]))
+        start = generator.randrange(len(mutant))
+        mutant[start : start + 40] = bytes(len(mutant[start : start + 40]))
     else:
         for _ in range(10):
-            found[generator.randrange(len(found))] = generator.randrange(256)
-    return bytes(found)
+            mutant[generator.randrange(len(mutant))] = generator.randrange(256)
+    return bytes(mutant)
 
 
 @pytest.mark.parametrize("name", ["plain", "gray", "progressive", "full chroma", "restart markers"])

@@ -53,17 +53,17 @@ class List(Double):
 
 
 def test_elements_and_whole_lists_arrive_in_order():
-    found: list[object] = []
+    collected: list[object] = []
     Double.set_up.clear()
     steps = [
         Step("List", List(), BUILDS),
         Step("Twice", Double(), "List", spread="Spread"),
         Step("Again", Double(), BUILDS, ("List",)),
-        Step("Collect", Collect(found), BUILDS, ("Twice", "Again")),
+        Step("Collect", Collect(collected), BUILDS, ("Twice", "Again")),
     ]
     run_here(steps, 7, workers=4)
     twice = [value for number in range(100) for value in (2 * number, 0)]
-    assert found == [(7, twice, [14, sum(range(100))])]
+    assert collected == [(7, twice, [14, sum(range(100))])]
     assert all(one.finished for one in Double.set_up)
     assert len({id(one) for one in Double.set_up}) == len(Double.set_up) <= 1 + 4 + 1
 
@@ -114,15 +114,15 @@ class LateProcesses:
 
 def test_until_processes_are_ready_threads_take_the_last_elements():
     """Those are the smallest units: a thread that has a large one would not see a process."""
-    processes, found = LateProcesses(after=10), []
+    processes, collected = LateProcesses(after=10), []
     steps = [
         Step("List", List(), BUILDS),
         Step("Twice", Double(), "List", spread="Spread"),
-        Step("Collect", Collect(found), BUILDS, ("Twice",)),
+        Step("Collect", Collect(collected), BUILDS, ("Twice",)),
     ]
     run_here(steps, None, 2, processes)
     assert sorted(processes.done) == list(range(90))
-    assert found == [(None, [value for number in range(100) for value in (2 * number, 0)])]
+    assert collected == [(None, [value for number in range(100) for value in (2 * number, 0)])]
 
 
 def test_threads_that_wait_for_an_object_store_are_more(monkeypatch):

@@ -70,5 +70,5 @@ def test_a_build_of_damaged_files_is_accounted_for(mutations, samples, tmp_path)
     good = mutations[0].good_images(samples)
     kinds = mutations[0].write_corpus(good, corpus, 200, seed=5)
     assert sum(kinds.values()) == 200 and len(kinds) == len(mutations[1].MUTATIONS)
-    found = mutations[0].build("images", corpus, tmp_path / "set")  # checks the ledger itself
-    assert found["kept"] and found["quarantined"]
+    measures = mutations[0].build("images", corpus, tmp_path / "set")  # checks the ledger itself
+    assert measures["kept"] and measures["quarantined"]

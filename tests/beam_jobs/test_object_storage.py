@@ -126,8 +126,8 @@ def test_a_stale_lease_is_taken_over(memory, notes):
 
 def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(memory, notes):
     with lease(notes).held():
-        (found,) = names_in(memory, LEASES)
-        content, changed = memory.objects[f"{LEASES}/{found}"]
+        (name,) = names_in(memory, LEASES)
+        content, changed = memory.objects[f"{LEASES}/{name}"]
     dead = json.dumps({**json.loads(content), "process": 2**22 + 1}).encode()
     memory.objects[f"{LEASES}/1.lease"] = (dead, changed)
     with lease(notes).held():
@@ -182,11 +182,11 @@ def test_a_build_that_starts_at_the_same_moment_is_named(memory, samples, monkey
     stat, held = memory.stat, []
 
     def start_other(place):
-        found = stat(place)
+        before = stat(place)
         if str(place) == OUT and not held:
             held.append(lease([]).held())
             held[0].__enter__()
-        return found
+        return before
 
     monkeypatch.setattr(memory, "stat", start_other)
     with pytest.raises(InputError, match=r"Another build \(process \d+ on .*\) is writing to"):
@@ -299,8 +299,8 @@ def test_of_a_set_in_a_bucket_only_the_shards_are_a_corpus(inside, memory, repos
 
 def test_patterns_in_urls_are_expanded(memory, samples):
     memory.copy(samples, "bucket/photos")
-    found = expand_globs(["memory://bucket/ph*/s*"])
-    assert found == [
+    urls = expand_globs(["memory://bucket/ph*/s*"])
+    assert urls == [
         f"memory://bucket/photos/{name}" for name in ("shirt", "shoes", "shorts", "skirt")
     ]
     with pytest.raises(InputError, match="matches no file"):

@@ -86,9 +86,9 @@ def test_there_is_a_whole_set_at_every_moment(memory, job, monkeypatch):
         read_all(place)
         seen.add(load_manifest(place).root_hash)
         with ReplacementInStore(place).locked():
-            found = load_manifest(place).root_hash
-            assert found in (old, new)
-            if found == new:
+            root_hash = load_manifest(place).root_hash
+            assert root_hash in (old, new)
+            if root_hash == new:
                 assert verify(place)[1] == []
         if done:
             break

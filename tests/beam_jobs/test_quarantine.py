@@ -38,11 +38,11 @@ def damaged(kind, build, tmp_path):
 
 def test_reasons_are_counted(kind, damaged):
     _, good, out = damaged
-    found = {(one.stage, one.reason): one for one in reasons(out)}
-    counts = {key: one.records for key, one in found.items()}
+    by_key = {(one.stage, one.reason): one for one in reasons(out)}
+    counts = {key: one.records for key, one in by_key.items()}
     assert counts == {kind.refused: 2, kind.refused_worse: 1}
-    assert found[kind.refused].record_id == kind.file("class0/003")
-    assert found[kind.refused_worse].bytes == len(kind.worse)
+    assert by_key[kind.refused].record_id == kind.file("class0/003")
+    assert by_key[kind.refused_worse].bytes == len(kind.worse)
     ledger = load_manifest(out).ledger
     assert sum(counts.values()) == ledger.quarantined + ledger.filtered
     assert [record.record_id for record in rejected_records(out)] == sorted(good)

@@ -37,12 +37,12 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def flip(directory: Path, split: str = "train", row: int = 3) -> tuple[str, str]:
     """Flips a bit of a record; returns its shard and its id."""
-    found = open_index(directory / naming.index_file(split)).slice(row, 1).to_pylist()[0]
-    file = load_manifest(directory).splits[split].shards[found["shard"]].file
+    record = open_index(directory / naming.index_file(split)).slice(row, 1).to_pylist()[0]
+    file = load_manifest(directory).splits[split].shards[record["shard"]].file
     data = bytearray((directory / file).read_bytes())
-    data[found["offset"] + found["length"] // 2] ^= 8
+    data[record["offset"] + record["length"] // 2] ^= 8
     (directory / file).write_bytes(data)
-    return file, found["record_id"]
+    return file, record["record_id"]
 
 
 def _repair_all(built: Path, work: Path, names: list[str], seeds: range) -> None:
@@ -164,8 +164,8 @@ def test_the_command(built, copy, shardmill, tmp_path):
     file, lost = flip(copy)
     done = shardmill("repair", copy, built / "corpus", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["repaired"] == [file] and found["intact"]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["repaired"] == [file] and report["intact"]
     flip(copy)
     (tmp_path / "empty").mkdir()
     done = shardmill("repair", copy, tmp_path / "empty")

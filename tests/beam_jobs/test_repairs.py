@@ -58,10 +58,10 @@ def test_the_background_shows_through(kind, background):
     image = Image.new("RGBA", (16, 16), (255, 0, 0, 255))
     image.paste((0, 0, 0, 0), (0, 0, 8, 16))
     lossless = {"lossless": True} if kind == "WEBP" else {}
-    found = decode(saved(image, kind, **lossless), background=background)
-    assert np.all(found.pixels[:, :8] == background)
-    assert np.all(found.pixels[:, 8:] == (255, 0, 0))
-    assert found.repairs == {"alpha"}
+    decoded = decode(saved(image, kind, **lossless), background=background)
+    assert np.all(decoded.pixels[:, :8] == background)
+    assert np.all(decoded.pixels[:, 8:] == (255, 0, 0))
+    assert decoded.repairs == {"alpha"}
 
 
 @pytest.mark.parametrize("background", [(255, 255, 255), (10, 200, 90)])
@@ -98,8 +98,8 @@ def test_the_background_shows_through(kind, background):
     ],
 )  # fmt: skip
 def test_every_kind_of_transparency(name, data, colours, background):
-    found = decode(data, background=background).pixels[0].astype(int)
-    for pixel, colour in zip(found, colours, strict=True):
+    pixels = decode(data, background=background).pixels[0].astype(int)
+    for pixel, colour in zip(pixels, colours, strict=True):
         if colour is None:
             expected = background
         elif colour == 200.5:
@@ -120,9 +120,9 @@ def test_sixteen_bits_stay_in_order():
     files += [cv2.imencode(end, colour)[1].tobytes() for end in (".png", ".tiff")]
     files += [b"P5 64 64 65535\n" + rows.astype(">u2").tobytes()]
     for data in files:
-        found = decode(data)
-        assert np.all(np.diff(found.pixels[:, :, 0].ravel().astype(int)) >= 0)
-        np.testing.assert_array_equal(found.pixels[:, :, 1], rows >> 8)
+        decoded = decode(data)
+        assert np.all(np.diff(decoded.pixels[:, :, 0].ravel().astype(int)) >= 0)
+        np.testing.assert_array_equal(decoded.pixels[:, :, 1], rows >> 8)
 
 
 def test_a_tiff_where_white_is_zero_and_one_of_12_bits():
@@ -135,8 +135,8 @@ def test_a_tiff_where_white_is_zero_and_one_of_12_bits():
     twelve = data.replace(
         struct.pack("<HHIHH", 258, 3, 1, 16, 0), struct.pack("<HHII", 258, 3, 1, 12)
     )
-    found = decode(twelve).pixels  # the bytes 34 12 34 12 are the 12-bit samples 341 and 234
-    assert found[0, 0, 0] == 0x34 and found[0, 1, 0] == 0x23
+    pixels = decode(twelve).pixels  # the bytes 34 12 34 12 are the 12-bit samples 341 and 234
+    assert pixels[0, 0, 0] == 0x34 and pixels[0, 1, 0] == 0x23
 
 
 @pytest.mark.parametrize("mode", ["I", "F"])
@@ -165,10 +165,10 @@ def test_every_orientation_in_every_format(kind, orientation):
     stored = upright.transpose(undo[orientation]) if orientation in undo else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
-    found = decode(saved(stored, kind, exif=exif))
-    assert found.pixels.shape == (32, 48, 3)
-    assert abs(found.pixels.astype(int) - np.asarray(upright)).mean() < 6
-    assert found.repairs == ({"orientation"} if orientation > 1 else set())
+    decoded = decode(saved(stored, kind, exif=exif))
+    assert decoded.pixels.shape == (32, 48, 3)
+    assert abs(decoded.pixels.astype(int) - np.asarray(upright)).mean() < 6
+    assert decoded.repairs == ({"orientation"} if orientation > 1 else set())
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
@@ -198,9 +198,9 @@ def frames(kind, **options):
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "AVIF"])
 def test_the_first_frame_or_none(kind):
     data = frames(kind)
-    found = decode(data)
-    assert abs(found.pixels.astype(int) - (200, 0, 0)).max() < 12
-    assert found.repairs == {"frames"}
+    decoded = decode(data)
+    assert abs(decoded.pixels.astype(int) - (200, 0, 0)).max() < 12
+    assert decoded.repairs == {"frames"}
     assert reason(data, animated="refuse") == "animated"
     single = saved(Image.new("RGB", (16, 16)), kind)
     assert decode(single, animated="refuse").repairs == set()
@@ -208,5 +208,5 @@ def test_the_first_frame_or_none(kind):
 
 def test_the_images_behind_a_jpeg_are_not_frames():
     data = frames("MPO")
-    found = decode(data, animated="refuse")
-    assert found.format == "JPEG" and found.repairs == set()
+    decoded = decode(data, animated="refuse")
+    assert decoded.format == "JPEG" and decoded.repairs == set()

@@ -24,8 +24,8 @@ def decibels(pixels, expected):
 @pytest.mark.parametrize("factor", [1.1, 1.5, 2.0, 3.0, 4.9, 7.3])
 def test_sharp_is_nearer_to_lanczos_than_area(photograph, factor):
     height, width = (round(side / factor) for side in photograph.shape[:2])
-    found = {name: FILTERS[name](photograph, width, height) for name in FILTERS}
-    near = {name: decibels(found[name], found["lanczos"]) for name in ("area", "sharp", "bicubic")}
+    small = {name: FILTERS[name](photograph, width, height) for name in FILTERS}
+    near = {name: decibels(small[name], small["lanczos"]) for name in ("area", "sharp", "bicubic")}
     assert near["sharp"] > near["area"] + 0.5 and near["bicubic"] > near["area"]
 
 
@@ -35,9 +35,9 @@ def test_a_flat_image_stays_flat(name, rows, columns, height, width, data):
     """Also one of a single row or column, and at any factor along each side."""
     colour = data.draw(st.tuples(*(st.integers(0, 255) for _ in range(3))))
     height, width = min(rows, height), min(columns, width)
-    found = FILTERS[name](np.full((rows, columns, 3), colour, np.uint8), width, height)
-    assert found.shape == (height, width, 3) and found.dtype == np.uint8
-    assert (found == colour).all()
+    resized = FILTERS[name](np.full((rows, columns, 3), colour, np.uint8), width, height)
+    assert resized.shape == (height, width, 3) and resized.dtype == np.uint8
+    assert (resized == colour).all()
 
 
 @pytest.mark.parametrize("name", FILTERS)

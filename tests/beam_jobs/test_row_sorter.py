@@ -39,8 +39,8 @@ def test_rows_come_back_in_order(tmp_path_factory, rows, batch, held, joined, ba
         with _sorter(path, rows, batch) as sorter:
             assert sorter.count == len(rows)
             parts = list(sorter.in_order())
-    found = [tuple(row.values()) for part in parts for row in part.to_pylist()]
-    assert found == [(key, one, f"of {one}" if one else None) for key, one in sorted(rows)]
+    in_order = [tuple(row.values()) for part in parts for row in part.to_pylist()]
+    assert in_order == [(key, one, f"of {one}" if one else None) for key, one in sorted(rows)]
     assert all(part.schema == _SCHEMA and len(part.to_batches()) == 1 for part in parts)
     assert not path.exists()
 

@@ -48,9 +48,9 @@ def test_a_cluster_is_named_with_the_page_to_watch():
 )
 def test_a_failure_of_a_cluster_is_one_line(raised, said):
     runner, _ = choose_runner(["--runner=FlinkRunner"], None)
-    found = failure(runner, RuntimeError(raised))
-    assert isinstance(found, InputError)
-    assert str(found).startswith(f"The job failed on FlinkRunner: {said}What is finished was kept.")
+    error = failure(runner, RuntimeError(raised))
+    assert isinstance(error, InputError)
+    assert str(error).startswith(f"The job failed on FlinkRunner: {said}What is finished was kept.")
 
 
 def test_the_traceback_of_a_bug_is_kept():

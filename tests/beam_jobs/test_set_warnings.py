@@ -45,8 +45,8 @@ def test_classes_that_training_lacks(warnings_of):
 
 
 def test_splits_that_lack_classes(warnings_of):
-    found = warnings_of({"train": rows("aabbcc"), "val": rows("a"), "test": rows("abc")})
-    assert found == [
+    warnings = warnings_of({"train": rows("aabbcc"), "val": rows("a"), "test": rows("abc")})
+    assert warnings == [
         "Split 'validation' has no record of 2 of 3 classes ('b', 'c'): scores there leave these "
         "classes out. Add records of these classes to it."
     ]
@@ -54,8 +54,8 @@ def test_splits_that_lack_classes(warnings_of):
 
 def test_fractions_have_other_advice(warnings_of):
     labels = [f"n{number}" for number in range(40)] * 2
-    found = warnings_of({"all": rows(labels)}, split="train=0.9,test=0.1")
-    assert found[-1].endswith("Use --stratify, larger fractions or fewer splits.")
+    warnings = warnings_of({"all": rows(labels)}, split="train=0.9,test=0.1")
+    assert warnings[-1].endswith("Use --stratify, larger fractions or fewer splits.")
 
 
 def test_one_class(warnings_of):
@@ -77,8 +77,8 @@ def test_a_further_label_has_its_name(warnings_of):
 def test_columns_that_are_empty_everywhere(warnings_of):
     data = {"train": [*rows("ab", who="", where=""), *rows("c", who=None, where="here", year=1)]}
     data["train"] = [{"year": 0} | row for row in data["train"]]
-    found = warnings_of(data, keep_columns="who,where,year:int64")
-    assert found == [
+    warnings = warnings_of(data, keep_columns="who,where,year:int64")
+    assert warnings == [
         "--keep-columns who: empty in each of 3 records. Correct the name, or leave it out."
     ]
 

@@ -30,6 +30,6 @@ def test_frames_come_back_in_any_order(tmp_path_factory, frames, held, draw):
             sizes = np.array([len(frame) for frame in frames], np.int64)[order]
             places = np.concatenate(begins)[order]
             for part in (slice(0, 7), slice(7, None)):
-                found = b"".join(waiting.take(places[part], sizes[part]))
-                assert found == b"".join(frames[number] for number in order[part])
+                taken = b"".join(waiting.take(places[part], sizes[part]))
+                assert taken == b"".join(frames[number] for number in order[part])
     assert not path.exists()

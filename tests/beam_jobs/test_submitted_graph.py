@@ -46,14 +46,14 @@ def test_nothing_is_shuffled_but_references(graph):
 
 
 def test_the_functions_of_the_stages_hold_the_options_and_no_open_files(graph):
-    found = {}
+    fields_of = {}
     for step in steps(graph):
         stage = step.unique_name.removeprefix("BuildShardSet/")
         if stage in STAGES and step.spec.urn == "beam:transform:pardo:v1":
             fields = vars(function_of(step).work)
-            found[stage] = dict(fields)
-    assert found.keys() == set(STAGES)
-    for fields in found.values():
+            fields_of[stage] = dict(fields)
+    assert fields_of.keys() == set(STAGES)
+    for fields in fields_of.values():
         options, run_id = fields.pop("_context").__reduce__()[1]
         assert isinstance(options, PreprocessOptions)
         assert re.fullmatch("[0-9a-f]{32}", run_id)

@@ -21,5 +21,5 @@ def test_rows_come_in_the_order_asked_for(data):
         numbers += [(unit, row) for row in range(len(rows))]
     asked = data.draw(st.lists(st.sampled_from(numbers), min_size=1))  # some of them twice
     units, rows = np.array(asked, np.int64).T
-    found = take_rows(units, rows, tables.__getitem__)
-    assert found["id"].to_pylist() == [f"{unit}/{row}" for unit, row in asked]
+    taken = take_rows(units, rows, tables.__getitem__)
+    assert taken["id"].to_pylist() == [f"{unit}/{row}" for unit, row in asked]

@@ -17,8 +17,8 @@ from .conftest import FORMS, JPEG, tar_of, zip_of
 def commands(*arguments):
     with pytest.raises(UsageError) as error:
         check_is_no_source(list(map(str, arguments)))
-    found, *lines = str(error.value).split("\n  ")
-    return found, [shlex.split(line) for line in lines]
+    message, *lines = str(error.value).split("\n  ")
+    return message, [shlex.split(line) for line in lines]
 
 
 def test_images_are_recognized(tmp_path):
@@ -28,8 +28,8 @@ def test_images_are_recognized(tmp_path):
     (tmp_path / "my photos" / "README.md").write_text("About them.")
     (tmp_path / "my photos" / "notes.txt").write_text("Some words.")
     source = str(tmp_path / "my photos")
-    found, lines = commands(source, "--resize", "none")
-    assert found == f"{source} looks like images (3 of 4 files looked at). Run:"
+    message, lines = commands(source, "--resize", "none")
+    assert message == f"{source} looks like images (3 of 4 files looked at). Run:"
     start = ["shardmill", "preprocess", "images", source, "--resize", "none"]
     assert lines == [[*start, "--out", "SET"]]
     assert commands(source, "--resize", "none", "--out=x")[1] == [[*start, "--out=x"]]
@@ -57,8 +57,8 @@ def test_what_is_not_clear_has_a_command_for_each(make_images, tmp_path):
     (tmp_path / "empty").mkdir()
     tables, _ = FORMS["parquet"](make_images(3), tmp_path / "tables")
     for source in (tmp_path / "empty", tables):
-        found, lines = commands(source)
-        assert f"missing, and {source} does not show it" in found
+        message, lines = commands(source)
+        assert f"missing, and {source} does not show it" in message
         assert [line[2] for line in lines] == ["images", "text"]
 
 

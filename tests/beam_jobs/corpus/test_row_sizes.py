@@ -113,10 +113,10 @@ def _read(path: str) -> tuple[int, int]:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     assert form.inspect(part)
     records = size = 0
-    for found in form.find(part):
-        assert isinstance(found, FoundRecord), found
+    for record in form.find(part):
+        assert isinstance(record, FoundRecord), record
         records += 1
-        size += len(found.data)
+        size += len(record.data)
     return records, size
 
 
@@ -158,7 +158,7 @@ def test_text_that_is_not_utf_8_costs_its_row(tmp_path):
     options = TextOptions(("source",), "out", no_labels=True)
     form = Parquet(options, RECORD_TYPES["text"](options).extractor)
     part = FilePart("file", lambda: FileRange(bytes(tmp_path / "a.parquet")))
-    assert [found.data for found in form.find(part)] == [b"one", b"\xff\xfe", b"two"] * 2
+    assert [record.data for record in form.find(part)] == [b"one", b"\xff\xfe", b"two"] * 2
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])

@@ -26,9 +26,9 @@ def test_old_records_stay_where_they_are(write_corpus, begin_set, append_to, rec
     assert changed == {"manifest.json"}
 
     # Of a/new0 and its copy a/twice the first id is kept; b/copy is that of an old record.
-    found = records_of()
-    assert found.keys() - frames.keys() == {f"{name}.jpg" for name in NEW}
-    assert {name: found[name] for name in frames} == frames
+    records = records_of()
+    assert records.keys() - frames.keys() == {f"{name}.jpg" for name in NEW}
+    assert {name: records[name] for name in frames} == frames
     assert report.own.ledger.duplicates == 2 and report.own.ledger.kept == 6
     manifest = load_manifest(tmp_path / "set")
     for split, info in first.splits.items():
@@ -74,8 +74,8 @@ def test_new_classes(write_corpus, begin_set, append_to, tmp_path):
     with pytest.raises(InputError, match=r"2 classes that .* does not have: 'A', 'c'"):
         append_to(new, new_classes="refuse")
     assert load_manifest(tmp_path / "set").schema["label"].class_names == ("a", "b")
-    found = append_to(new).manifest
-    assert found.schema["label"].class_names == ("a", "b", "A", "c")
+    manifest = append_to(new).manifest
+    assert manifest.schema["label"].class_names == ("a", "b", "A", "c")
 
 
 def test_other_options_are_refused(write_corpus, begin_set, append_to, tmp_path):
@@ -100,8 +100,8 @@ def test_an_id_that_is_taken(write_corpus, begin_set, append_to, records_of):
     with pytest.raises(InputError, match=r"1 records have the id .* the first is 'a/old0.jpg'"):
         append_to(new)
     append_to(new, id_prefix="2026")
-    found = records_of()
-    assert "2026/a/old0.jpg" in found and "2026/b/old1.jpg" not in found
+    records = records_of()
+    assert "2026/a/old0.jpg" in records and "2026/b/old1.jpg" not in records
 
 
 def test_groups_follow_their_old_records(tmp_path, begin_set, append_to):
@@ -124,7 +124,7 @@ def test_groups_follow_their_old_records(tmp_path, begin_set, append_to):
         names = sorted(name for name in split_of if file in name)
         for name, row in zip(names, table, strict=True):
             splits.setdefault(row["g"], set()).add(split_of[name])
-    assert len(splits) == 12 and all(len(found) == 1 for found in splits.values())
+    assert len(splits) == 12 and all(len(of_group) == 1 for of_group in splits.values())
 
 
 TEXT = "the quick brown fox jumps over a lazy dog while seven wizards brew potions at midnight "
@@ -148,12 +148,12 @@ def test_near_duplicates_of_old_documents(duplicates, tmp_path, begin_set, appen
     options = {"kind": "text", "no_labels": True, "dedup": "near", "duplicates": duplicates}
     begin_set(tmp_path / "old", near_threshold=0.75, **options)
     report = append_to(tmp_path / "new", **options)
-    found = records_of()
+    records = records_of()
     if duplicates == "drop":
         assert report.own.ledger.duplicates == 1
-        assert found.keys() == {"old0.txt", "old2.txt", "new1.txt"}
+        assert records.keys() == {"old0.txt", "old2.txt", "new1.txt"}
     else:
-        assert len({found[name][0] for name in ("old0.txt", "old1.txt", "new0.txt")}) == 1
+        assert len({records[name][0] for name in ("old0.txt", "old1.txt", "new0.txt")}) == 1
     assert (tmp_path / "set" / "fingerprints" / "records.arrow").exists()
 
 

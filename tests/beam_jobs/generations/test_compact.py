@@ -45,18 +45,18 @@ def _check_cut(records, begin_set, append_to, write_corpus, records_of, tmp_path
     kept = {min(paths, key=lambda path: (piece_of[path], path)) for paths in clusters.values()}
 
     splits = {path: split for path, (split, _) in records_of(name).items()}
-    found = compact(tmp_path / name)
-    assert found.merged == len(pieces) and verify(tmp_path / name)[1] == []
+    compacted = compact(tmp_path / name)
+    assert compacted.merged == len(pieces) and verify(tmp_path / name)[1] == []
     merged, scratch = records_of(name), records_of(f"{name}-whole")
     assert merged.keys() == kept
     assert {path: split for path, (split, _) in merged.items()} == splits
     for path in merged.keys() & scratch.keys():
         assert merged[path] == scratch[path]
     if kept == scratch.keys():  # the usual rule keeps the same records: the same set
-        assert found.manifest.root_hash == whole.root_hash
-    shards = [[one.records for one in split.shards] for split in found.manifest.splits.values()]
+        assert compacted.manifest.root_hash == whole.root_hash
+    shards = [[one.records for one in split.shards] for split in compacted.manifest.splits.values()]
     assert all(max(counts) - min(counts) <= 1 for counts in shards if counts)
-    keys = open_index(tmp_path / name / found.manifest.index_file("train"))["key"].to_pylist()
+    keys = open_index(tmp_path / name / compacted.manifest.index_file("train"))["key"].to_pylist()
     assert keys == sorted(keys)
 
 
@@ -153,12 +153,12 @@ def test_removed_records_are_in_no_byte(two_generations, tmp_path, records_of, w
 
     assert all(holders(secret) for secret in [*secrets, *fingerprints])
     # The damaged file of the other generation has the same bytes.
-    found = compact(root, ids | {"a/bad-new.jpg"})
-    assert found.removed == 5 and found.not_found == []
+    compacted = compact(root, ids | {"a/bad-new.jpg"})
+    assert compacted.removed == 5 and compacted.not_found == []
     for secret in [*secrets, *fingerprints]:
         assert holders(secret) == []
     assert (root / "report.html").exists() and not (root / "index" / "stale.idx").exists()
-    ledger = found.manifest.ledger
+    ledger = compacted.manifest.ledger
     # Both duplicates were those of removed records, and have no row any more.
     assert (ledger.read, ledger.kept, ledger.duplicates, ledger.quarantined) == (18, 11, 0, 0)
     assert ledger.excluded == 7 and not (root / "duplicates.parquet").exists()
@@ -169,10 +169,10 @@ def test_a_copied_record_is_removed_with_its_copies(write_corpus, begin_set, tmp
     images = {f"a/{n}": n for n in range(8)} | {"b/x": 50, "b/y": 51}
     begin_set(write_corpus("corpus", images), split="train=1", balance="oversample")
     assert load_manifest(tmp_path / "set").ledger.repeated == 6
-    found = compact(tmp_path / "set", ["b/x.jpg"])
+    compacted = compact(tmp_path / "set", ["b/x.jpg"])
     # The other record of its class has the copies that it had.
-    assert found.manifest.ledger.kept == 9 and found.manifest.ledger.repeated == 3
-    assert found.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 4}
+    assert compacted.manifest.ledger.kept == 9 and compacted.manifest.ledger.repeated == 3
+    assert compacted.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 4}
     assert verify(tmp_path / "set")[1] == []
 
 
@@ -184,10 +184,10 @@ def test_copies_stay_those_of_their_generations(write_corpus, begin_set, append_
     )
     append_to(write_corpus("1", {f"b/new{n}": 200 + n for n in range(9)} | {"a/new": 300}))
     before = load_manifest(tmp_path / "set")
-    found = compact(tmp_path / "set").manifest
-    assert found.ledger == before.ledger and found.ledger.repeated > 0
+    after = compact(tmp_path / "set").manifest
+    assert after.ledger == before.ledger and after.ledger.repeated > 0
     for name, split in before.splits.items():
-        keys = open_index(tmp_path / "set" / found.index_file(name))["key"].to_pylist()
+        keys = open_index(tmp_path / "set" / after.index_file(name))["key"].to_pylist()
         assert len(keys) == split.records and keys == sorted(keys)
     assert verify(tmp_path / "set")[1] == []
 
@@ -216,8 +216,8 @@ def test_duplicates_and_quarantine_of_all_generations(two_generations, tmp_path)
     manifest = compact(tmp_path / "set").manifest
     assert manifest.ledger == before
     rows = pq.read_table(tmp_path / "set/duplicates.parquet").to_pylist()
-    found = {(row["record_id"], row["kept_id"], row["split"] is None) for row in rows}
-    assert found == {("b/copy.jpg", "b/old1.jpg", False), ("a/twice.jpg", "a/new2.jpg", False)}
+    clusters = {(row["record_id"], row["kept_id"], row["split"] is None) for row in rows}
+    assert clusters == {("b/copy.jpg", "b/old1.jpg", False), ("a/twice.jpg", "a/new2.jpg", False)}
     rejects = pq.read_table(tmp_path / "set/quarantine/part-00000.parquet")
     assert rejects["record_id"].to_pylist() == ["a/bad-old.jpg", "a/bad-new.jpg"]
 
@@ -274,12 +274,12 @@ def test_packed_documents(packing, tmp_path, begin_set, append_to, write_texts):
     }
     # Also in the middle of a sequence, and all documents of one.
     gone = [f"{seed}.txt" for seed in range(3, 33, 4)]
-    found = compact(root, gone)
-    assert found.not_found == [] and found.manifest.ledger.kept == 35 - len(gone)
+    cut = compact(root, gone)
+    assert cut.not_found == [] and cut.manifest.ledger.kept == 35 - len(gone)
     left = {name: tokens for name, tokens in documents.items() if name not in gone}
     assert _documents(root) == left and verify(root)[1] == []
-    packing = found.manifest.splits["train"].statistics["packing"]
-    assert packing["sequences"] == found.manifest.splits["train"].records
+    packing = cut.manifest.splits["train"].statistics["packing"]
+    assert packing["sequences"] == cut.manifest.splits["train"].records
     assert packing["padding"] + packing["tokens"] == 16 * packing["sequences"]
     contents = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
     assert not any(b"11.txt" in content for content in contents)
@@ -287,11 +287,11 @@ def test_packed_documents(packing, tmp_path, begin_set, append_to, write_texts):
 
 def test_the_log(two_generations, tmp_path):
     two_generations("set")
-    found = generations(tmp_path / "set")
-    assert [one.number for one in found] == [0, 1]
-    assert [one.ledger.kept for one in found] == [10, 4]
-    assert [one.sources for one in found] == [[str(tmp_path / "old")], [str(tmp_path / "new")]]
-    for one in found:
+    history = generations(tmp_path / "set")
+    assert [one.number for one in history] == [0, 1]
+    assert [one.ledger.kept for one in history] == [10, 4]
+    assert [one.sources for one in history] == [[str(tmp_path / "old")], [str(tmp_path / "new")]]
+    for one in history:
         assert load_manifest(tmp_path / "set", one.number).root_hash == one.view
         assert json.loads(json.dumps(one.as_json()))["ledger"] == dataclasses.asdict(one.ledger)
     compact(tmp_path / "set")

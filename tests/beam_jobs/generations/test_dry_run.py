@@ -24,10 +24,10 @@ def test_an_append_is_looked_at(dedup, write_corpus, begin_set, append_to, tmp_p
     before = {
         name: (tmp_path / "set" / name).stat().st_mtime_ns for name in files_of(tmp_path / "set")
     }
-    found = look(new, tmp_path)
+    outlook = look(new, tmp_path)
     assert {name: (tmp_path / "set" / name).stat().st_mtime_ns for name in before} == before
     assert files_of(tmp_path / "set") == list(before)
-    growth = found.growth._asdict()
+    growth = outlook.growth._asdict()
     expected = {"generation": 1, "already_built": False, "known": 0, "new": 6}
     assert growth.items() >= (expected | {"duplicates": 2, "repeated": 1}).items()
     ledger = append_to(new).own.ledger
@@ -37,11 +37,13 @@ def test_an_append_is_looked_at(dedup, write_corpus, begin_set, append_to, tmp_p
 def test_what_is_known_is_said(write_corpus, begin_set, append_to, tmp_path):
     corpus = write_corpus("corpus", OLD)
     begin_set(corpus)
-    found = look(corpus, tmp_path)
-    assert found.growth.already_built and found.growth.known == 12 and found.state == "complete"
+    outlook = look(corpus, tmp_path)
+    assert (
+        outlook.growth.already_built and outlook.growth.known == 12 and outlook.state == "complete"
+    )
     write_corpus("corpus", NEW)
-    found = look(corpus, tmp_path)
-    assert (found.items, found.growth.known, found.growth.new) == (6, 12, 6)
+    outlook = look(corpus, tmp_path)
+    assert (outlook.items, outlook.growth.known, outlook.growth.new) == (6, 12, 6)
     append_to(corpus)
     assert look(corpus, tmp_path).growth.generation == 1
 

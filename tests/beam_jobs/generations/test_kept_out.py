@@ -303,9 +303,9 @@ def test_a_removed_record_wins_no_cluster(write_corpus, begin_set, append_to, tm
     manifest = overwrite(tmp_path / "corpus", tmp_path / "set", dedup="near")
     assert (manifest.ledger.kept, manifest.ledger.excluded) == (10, 1)
     # With the last one all copies go, and their rows, and are counted.
-    found = compact(tmp_path / "set", ["a/copy.jpg"])
-    ledger = found.manifest.ledger
-    assert (ledger.duplicates, ledger.excluded, found.removed) == (0, 3, 1) and closes(ledger)
+    compacted = compact(tmp_path / "set", ["a/copy.jpg"])
+    ledger = compacted.manifest.ledger
+    assert (ledger.duplicates, ledger.excluded, compacted.removed) == (0, 3, 1) and closes(ledger)
     assert not (tmp_path / "set" / naming.DUPLICATES).exists()
     manifest = overwrite(tmp_path / "corpus", tmp_path / "set", resize="shorter:6")
     assert not {"b/3.jpg", "b/3near.jpg", "a/copy.jpg"} & records_of().keys()

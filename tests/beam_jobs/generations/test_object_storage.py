@@ -27,8 +27,8 @@ def test_a_set_in_a_bucket(memory, pieces, begin_set, append_to, tmp_path):
     local = append_to(new, split=OPTIONS["split"])
     job = ImageOptions((str(old),), OUT, **OPTIONS)
     preprocess(job)
-    found = append(dataclasses.replace(job, sources=(str(new),), append=True), given=())
-    assert found.manifest.root_hash == local.manifest.root_hash
+    appended = append(dataclasses.replace(job, sources=(str(new),), append=True), given=())
+    assert appended.manifest.root_hash == local.manifest.root_hash
     place = storage.Url(OUT)
     assert verify(place)[1] == []
     assert load_manifest(place, 0).ledger.kept == 10

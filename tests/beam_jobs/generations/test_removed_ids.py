@@ -83,8 +83,8 @@ def test_unknown_ids_are_an_error(write_corpus, begin_set, append_to, tmp_path):
     with pytest.raises(InputError, match=r"The set has 'b/old1.jpg', without the white space of"):
         compact(root, ["a/old0.jpg", "b/old1.jpg\r"])
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
-    found = compact(root, ids, missing_ok=True)
-    assert found.removed == 1 and found.not_found == sorted(ids[1:])
+    compacted = compact(root, ids, missing_ok=True)
+    assert compacted.removed == 1 and compacted.not_found == sorted(ids[1:])
     assert load_manifest(root).ledger.kept == 8
     # The same command, which may have been killed after its last step, has nothing left to do.
     again = compact(root, ids)

@@ -42,9 +42,9 @@ def test_repaired_records_are_in_the_set(rejected, records_of, tmp_path):
     assert manifest == load_manifest(rejected) and len(manifest.generations) == 2
     assert (manifest.ledger.read, manifest.ledger.kept) == (14, 14)
     assert load_manifest(rejected, 0).ledger.read == 9  # of the folder as it was then
-    found = records_of()
-    assert found.keys() - before.keys() == {"a/bad-old.jpg", "b/bad-new.jpg"}
-    assert {name: found[name] for name in before} == before
+    records = records_of()
+    assert records.keys() - before.keys() == {"a/bad-old.jpg", "b/bad-new.jpg"}
+    assert {name: records[name] for name in before} == before
     assert verify_set(rejected).damages == []
     assert not rejected.with_name("set.new").exists()
     build = load_build(rejected / "generations/0001")

@@ -233,10 +233,10 @@ class Page(HTMLParser):
 
     def attributes(self, name):
         """Every value of an attribute."""
-        return [found[name] for _, found in self.elements if name in found]
+        return [attrs[name] for _, attrs in self.elements if name in attrs]
 
     def count(self, tag):
-        return sum(found == tag for found, _ in self.elements)
+        return sum(name == tag for name, _ in self.elements)
 
 
 @pytest.fixture

@@ -61,9 +61,9 @@ def test_hostile_names_are_text(tmp_path, sets, report):
     words = "".join(parsed.text)
     assert words.count("<script>") >= 6
     assert words.replace("\n", "").isprintable()
-    assert {"img"} == {tag for tag, found in parsed.elements if "src" in found}
+    assert {"img"} == {tag for tag, attrs in parsed.elements if "src" in attrs}
     assert all(value.startswith("data:image/jpeg") for value in parsed.attributes("src"))
-    assert not [name for _, found in parsed.elements for name in found if name.startswith("on")]
+    assert not [name for _, attrs in parsed.elements for name in attrs if name.startswith("on")]
     assert "x" * 500 not in words
 
 
@@ -223,5 +223,5 @@ def test_samples_begin_with_the_first_split(write_records, sets, report):
         for split in ("train", "dev")  # not in the order of their names
     }
     parsed = report(write_records(schema, records))
-    shown = [found["alt"] for tag, found in parsed.elements if tag == "img"][:6]
+    shown = [attrs["alt"] for tag, attrs in parsed.elements if tag == "img"][:6]
     assert shown == ["0", "1", "2", "3", "4", "5"]  # keys, train first

@@ -29,19 +29,19 @@ def test_the_page_is_well_formed_and_loads_nothing(clothing, page):
     assert policy[0] == ["Content-Security-Policy"]
     assert "default-src 'none'" in policy[1] and "script" not in policy[1]
     assert parsed.count("script") == 0
-    assert not [name for _, found in parsed.elements for name in found if name.startswith("on")]
+    assert not [name for _, attrs in parsed.elements for name in attrs if name.startswith("on")]
     assert parsed.attributes("href") == [f"#{anchor}" for anchor in anchors]
 
 
 def test_what_cannot_be_seen_can_be_read(clothing, page):
     parsed = page(read(clothing))
     assert parsed.elements[0] == ("html", {"lang": "en"})
-    images = [found for tag, found in parsed.elements if tag == "img"]
-    assert all(found["alt"] for found in images)
-    drawings = [found for tag, found in parsed.elements if tag == "svg"]
-    assert all(found["aria-label"] and found["role"] == "img" for found in drawings)
-    headings = [found for tag, found in parsed.elements if tag == "th"]
-    assert all(found["scope"] in ("row", "col") for found in headings)
+    images = [image for tag, image in parsed.elements if tag == "img"]
+    assert all(image["alt"] for image in images)
+    drawings = [drawing for tag, drawing in parsed.elements if tag == "svg"]
+    assert all(drawing["aria-label"] and drawing["role"] == "img" for drawing in drawings)
+    headings = [heading for tag, heading in parsed.elements if tag == "th"]
+    assert all(heading["scope"] in ("row", "col") for heading in headings)
 
 
 def test_numbers_are_those_of_the_set(clothing, page):
@@ -74,8 +74,8 @@ def test_numbers_are_those_of_the_set(clothing, page):
 
 
 def test_contradictory_clusters_come_first(clothing, page):
-    found = [item.get("class", "") for tag, item in page(read(clothing)).elements if tag == "div"]
-    clusters = [name for name in found if name.startswith("cluster ") or name == "cluster"]
+    names = [item.get("class", "") for tag, item in page(read(clothing)).elements if tag == "div"]
+    clusters = [name for name in names if name.startswith("cluster ") or name == "cluster"]
     assert clusters == ["cluster contradictory"] + ["cluster"] * 4
 
 

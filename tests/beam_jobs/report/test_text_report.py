@@ -69,7 +69,7 @@ def test_sections_are_those_of_documents(build_text, report):
     parsed = report(build_text(rows()))
     assert [name for name in parsed.sections if name] == TEXT_SECTIONS.split()
     assert parsed.attributes("href") == [f"#{name}" for name in TEXT_SECTIONS.split()]
-    for drawing in (found for tag, found in parsed.elements if tag == "svg"):
+    for drawing in (attrs for tag, attrs in parsed.elements if tag == "svg"):
         assert drawing["aria-label"] and drawing["role"] == "img"
 
 
@@ -133,7 +133,7 @@ def test_hostile_documents_are_text_in_their_place(build_text, report):
     assert r"right\u202eto left \u2066isolated \u200f mark" in words
     assert r"nul \x00 escape \x1b[31m bell \x07 \ufeff \ufff9" in words
     assert parsed.count("style") == 1
-    assert not [name for _, found in parsed.elements for name in found if name.startswith("on")]
+    assert not [name for _, attrs in parsed.elements for name in attrs if name.startswith("on")]
     assert (directory / naming.REPORT).stat().st_size < 300_000
 
 

@@ -26,19 +26,19 @@ def words(tree: ast.AST) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= {node.value} if id(node) not in docstrings else set()
+            names |= {node.value} if id(node) not in docstrings else set()
         elif isinstance(node, ast.Name):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            names.add(node.attr)
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
+            names.add(node.module or "")
         elif isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef):
-            found.add(node.arg if isinstance(node, ast.arg) else node.name)
-    return found
+            names.add(node.arg if isinstance(node, ast.arg) else node.name)
+    return names
 
 
 @pytest.mark.parametrize("pattern", SHARED)

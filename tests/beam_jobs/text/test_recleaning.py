@@ -38,9 +38,9 @@ def test_a_text_becomes_what_the_set_has(tmp_path):
         row["raw"]: row["text"] for row in reader.random_access(tmp_path / "set", split="train")
     }
     cleaner = TextCleaner(load_manifest(tmp_path / "set").config)
-    found = cleaner([("", text) for text in TEXTS], are_files=False)
-    assert [text for text, _ in found] == [stored[text] for text in TEXTS]
-    assert not any(rejection for _, rejection in found) and not cleaner.notes
+    cleaned = cleaner([("", text) for text in TEXTS], are_files=False)
+    assert [text for text, _ in cleaned] == [stored[text] for text in TEXTS]
+    assert not any(rejection for _, rejection in cleaned) and not cleaner.notes
 
 
 def test_only_files_of_html_are_pages():
@@ -54,8 +54,8 @@ def test_only_files_of_html_are_pages():
 def test_no_step_leaves_a_text_out():
     cleaner = TextCleaner(config_of(",".join(STEPS)))
     texts = [("a.html", "<p></p>"), ("b", ""), ("c", "{ lorem ipsum }"), ("d", " \n")]
-    found = cleaner(texts, are_files=True)
-    assert len(found) == 4 and all(rejection for _, rejection in found)
+    cleaned = cleaner(texts, are_files=True)
+    assert len(cleaned) == 4 and all(rejection for _, rejection in cleaned)
     (short,) = TextCleaner(config_of("length:min_words=3"))([("", "two words")], are_files=False)
     assert short == ("two words", "few-words: it has 2 words")
 

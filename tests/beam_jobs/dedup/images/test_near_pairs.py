@@ -75,13 +75,11 @@ KINDS = ["resize", "quality 50", "crop 3", "crop 5", "crop 10"]
 def test_copies_find_their_photograph(kind, photographs, looks, columns):
     generator = np.random.default_rng(11)
     hashes, thumbnails = columns([copied(pixels, kind, generator) for pixels in photographs])
-    found = search(
-        *(np.concatenate(pair) for pair in zip(looks, (hashes, thumbnails), strict=True))
-    )
-    right = found.pairs[:, 1] - found.pairs[:, 0] == len(photographs)
+    near = search(*(np.concatenate(pair) for pair in zip(looks, (hashes, thumbnails), strict=True)))
+    right = near.pairs[:, 1] - near.pairs[:, 0] == len(photographs)
     assert right.sum() / len(photographs) >= (0.9 if kind == "crop 10" else 0.95)
     assert right.all()
-    assert (found.similarity >= np.float32(near_duplicates.DEFAULT_THRESHOLD)).all()
+    assert (near.similarity >= np.float32(near_duplicates.DEFAULT_THRESHOLD)).all()
 
 
 def test_different_photographs_are_no_pairs(looks):
@@ -90,12 +88,12 @@ def test_different_photographs_are_no_pairs(looks):
 
 def test_pairs_are_sorted_and_none_comes_twice(photographs, columns):
     copies = [jpeg(photographs[row % 5], 90 - row) for row in range(20)]
-    found = search(*columns(copies))
-    pairs = found.pairs.tolist()
+    near = search(*columns(copies))
+    pairs = near.pairs.tolist()
     assert all(first < second for first, second in pairs)
     assert pairs == sorted(pairs)
     assert len({tuple(pair) for pair in pairs}) == len(pairs)
-    np.testing.assert_array_equal(components(20, found.pairs), np.arange(20) % 5)
+    np.testing.assert_array_equal(components(20, near.pairs), np.arange(20) % 5)
 
 
 @settings(max_examples=15)
@@ -105,11 +103,11 @@ def test_permuting_the_rows_permutes_the_pairs(seed):
     expected = search(hashes, thumbnails, 0.7)
     assert len(expected.pairs) >= 38
     order = np.random.default_rng(seed).permutation(400)
-    found = search(hashes[order], thumbnails[order], 0.7)
-    renamed = np.sort(order[found.pairs], axis=1)
+    near = search(hashes[order], thumbnails[order], 0.7)
+    renamed = np.sort(order[near.pairs], axis=1)
     by_name = np.lexsort((renamed[:, 1], renamed[:, 0]))
     np.testing.assert_array_equal(renamed[by_name], expected.pairs)
-    np.testing.assert_array_equal(found.similarity[by_name], expected.similarity)
+    np.testing.assert_array_equal(near.similarity[by_name], expected.similarity)
 
 
 def test_it_is_so_too_where_buckets_are_crowded(monkeypatch):
@@ -125,25 +123,25 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
     monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(near_duplicates, "_FETCH_PAIRS", 10)
     monkeypatch.setattr(near_duplicates, "_FETCH_ROWS", 7)
-    found = search(hashes, thumbnails, threads=3)
-    np.testing.assert_array_equal(found.pairs, expected.pairs)
-    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    near = search(hashes, thumbnails, threads=3)
+    np.testing.assert_array_equal(near.pairs, expected.pairs)
+    np.testing.assert_array_equal(near.similarity, expected.similarity)
 
 
 def test_candidates_are_what_comparing_all_with_all_finds():
     """All that banding promises: near codes that share a band, or all but weak bits of it."""
     hashes, _ = synthetic(600)
-    found = find_candidates(hashes)
+    likely = find_candidates(hashes)
     codes, planes = view_codes(hashes), certainty(hashes)
     differences = codes[:, np.newaxis, :1] ^ codes[np.newaxis]
     low, high = (np.bitwise_count(differences & plane[:, None, None]) for plane in planes.T)
     distances = (np.bitwise_count(differences) + low + 2 * high).astype(int)
     distances[np.arange(600), np.arange(600)] = 99
     near = {tuple(pair) for pair in np.argwhere(distances.min(axis=2) <= MAX_DISTANCE).tolist()}
-    pairs = list(zip(found.parts.tolist(), found.wholes.tolist(), strict=True))
+    pairs = list(zip(likely.parts.tolist(), likely.wholes.tolist(), strict=True))
     assert set(pairs) <= near
     assert len(pairs) >= 0.95 * len(near) > 100
-    views = distances[found.parts, found.wholes, found.views]
+    views = distances[likely.parts, likely.wholes, likely.views]
     assert (views <= MAX_DISTANCE).all()
 
 
@@ -158,8 +156,8 @@ def counting(thumbnails, counts):
 def test_a_great_many_equal_images_are_linked_in_linear_time(looks):
     hashes, thumbnails = (np.repeat(column[:1], 20_000, axis=0) for column in looks)
     counts = []
-    found = near_pairs(hashes, counting(thumbnails, counts))
-    assert found.pairs.tolist() == [[0, row] for row in range(1, 20_000)]
+    near = near_pairs(hashes, counting(thumbnails, counts))
+    assert near.pairs.tolist() == [[0, row] for row in range(1, 20_000)]
     assert sum(counts) <= 3 * 20_000
 
 
@@ -170,8 +168,8 @@ def test_equal_hashes_with_unlike_thumbnails_are_no_pairs(looks):
     thumbnails = generator.integers(0, 256, (3000, THUMBNAIL_BYTES), np.uint8)
     thumbnails[2990:] = thumbnails[7] ^ generator.integers(0, 2, (10, THUMBNAIL_BYTES), np.uint8)
     counts = []
-    found = near_pairs(hashes, counting(thumbnails, counts))
-    assert set(found.pairs.ravel().tolist()) <= {7, *range(2990, 3000)}
+    near = near_pairs(hashes, counting(thumbnails, counts))
+    assert set(near.pairs.ravel().tolist()) <= {7, *range(2990, 3000)}
     assert sum(counts) <= 3000 * 2 * candidates.CROWD
 
 
@@ -179,9 +177,9 @@ def test_blank_images_are_pairs_only_if_their_thumbnails_are_equal(columns):
     colours = [(255, 255, 255), (255, 255, 255), (0, 0, 0), (76, 76, 76), (255, 0, 0)]
     blanks = [np.full((20 + row, 30, 3), colour, np.uint8) for row, colour in enumerate(colours)]
     noise = np.random.default_rng(3).integers(254, 256, (2, 40, 40, 3), np.uint8)
-    found = search(*columns([*blanks, *noise]))
-    assert found.pairs.tolist() == [[0, 1]]
-    assert found.similarity.tolist() == [1.0]
+    near = search(*columns([*blanks, *noise]))
+    assert near.pairs.tolist() == [[0, 1]]
+    assert near.similarity.tolist() == [1.0]
 
 
 def test_images_of_one_pixel_do_no_harm(columns):
@@ -191,10 +189,10 @@ def test_images_of_one_pixel_do_no_harm(columns):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_for_a_pair(count, looks):
-    found = search(*(column[:count] for column in looks))
-    assert found.pairs.shape == (0, 2)
-    assert found.pairs.dtype == np.int64
-    assert found.similarity.dtype == np.float32
+    near = search(*(column[:count] for column in looks))
+    assert near.pairs.shape == (0, 2)
+    assert near.pairs.dtype == np.int64
+    assert near.similarity.dtype == np.float32
 
 
 def test_a_crowd_of_nearly_equal_codes_stays_linear():
@@ -202,10 +200,10 @@ def test_a_crowd_of_nearly_equal_codes_stays_linear():
     generator = np.random.default_rng(3)
     luma = np.indices((LUMA_SIDE, LUMA_SIDE)).sum(axis=0) * 4
     noisy = (luma + generator.integers(-4, 5, (5000, *luma.shape))).clip(0, 255).astype(np.uint8)
-    found = find_candidates(hash_luma(noisy))
-    assert len(found.parts) <= 5000 * candidates.NEAREST
-    assert found.views.max() < VIEWS
-    roots = components(5000, np.stack([found.parts, found.wholes], axis=1))
+    likely = find_candidates(hash_luma(noisy))
+    assert len(likely.parts) <= 5000 * candidates.NEAREST
+    assert likely.views.max() < VIEWS
+    roots = components(5000, np.stack([likely.parts, likely.wholes], axis=1))
     assert (roots == 0).mean() > 0.9
 
 
@@ -224,5 +222,5 @@ def test_a_threshold_out_of_range_is_refused(threshold):
 @given(*[st.integers(0, candidates.MAX_ROWS - 1)] * 2, st.integers(0, 15), st.integers(0, 13))
 def test_pairs_of_any_rows_fit_into_64_bits(part, whole, distance, view):
     columns = (np.array([number]) for number in (part, whole, distance, view))
-    found = candidates._unpack(candidates._pack(*columns))
-    assert [column.tolist() for column in found] == [[part], [whole], [view]]
+    unpacked = candidates._unpack(candidates._pack(*columns))
+    assert [column.tolist() for column in unpacked] == [[part], [whole], [view]]

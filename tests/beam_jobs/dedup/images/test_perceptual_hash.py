@@ -82,8 +82,8 @@ def test_a_blank_image_is_flat_and_keeps_its_colour(colour):
     thumbnail = np.frombuffer(perceive(pixels).thumbnail, np.uint8)
     assert is_flat(hashed(pixels))[0]
     expected = cv2.cvtColor(pixels[:1, :1], cv2.COLOR_RGB2YCrCb)[0, 0, [0, 2, 1]].astype(int)
-    found = thumbnail[[0, LUMA_BYTES, THUMBNAIL_BYTES - 1]].astype(int)
-    assert abs(found - expected).max() <= 1
+    kept = thumbnail[[0, LUMA_BYTES, THUMBNAIL_BYTES - 1]].astype(int)
+    assert abs(kept - expected).max() <= 1
 
 
 def test_noise_as_jpeg_leaves_it_is_still_flat():

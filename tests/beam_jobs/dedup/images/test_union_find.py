@@ -33,9 +33,9 @@ def graphs(draw):
 @given(graphs())
 def test_it_agrees_with_one_pair_at_a_time(graph):
     count, pairs = graph
-    found = components(count, np.array(pairs, np.int64).reshape(-1, 2))
-    assert found.dtype == np.int64
-    assert found.tolist() == naive(count, pairs)
+    roots = components(count, np.array(pairs, np.int64).reshape(-1, 2))
+    assert roots.dtype == np.int64
+    assert roots.tolist() == naive(count, pairs)
 
 
 @given(graphs(), st.randoms(use_true_random=False))

@@ -96,7 +96,7 @@ def texts_in():
     from shard_format import decode_example, load_manifest, naming, open_index, read_records
 
     def read(folder):
-        found = {}
+        rows_of = {}
         for split, info in load_manifest(folder).splits.items():
             rows = []
             for shard in info.shards:
@@ -107,7 +107,7 @@ def texts_in():
             assert index["record_id"].to_pylist() == [record_id for record_id, _ in rows]
             assert index["chars"].to_pylist() == [len(text) for _, text in rows]
             assert index["words"].to_pylist() == [len(text.split()) for _, text in rows]
-            found[split] = rows
-        return found
+            rows_of[split] = rows
+        return rows_of
 
     return read

@@ -22,23 +22,23 @@ def five_grams(text):
 
 def all_pairs(texts, threshold):
     grams = [five_grams(text) for text in texts]
-    found = {}
+    similarities = {}
     for one, two in itertools.combinations(range(len(texts)), 2):
         similarity = len(grams[one] & grams[two]) / len(grams[one] | grams[two])
         if similarity >= threshold:
-            found[one, two] = similarity
-    return found
+            similarities[one, two] = similarity
+    return similarities
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("threshold", [0.5, 0.8])
 def test_pairs_are_those_of_all_pairs(seed, threshold, random_texts, documents):
     texts = random_texts(250, seed)
-    found = near_pairs(documents(texts), threshold)
+    near = near_pairs(documents(texts), threshold)
     truth = all_pairs(texts, threshold)
-    for pair, similarity in zip(found.pairs.tolist(), found.similarity.tolist(), strict=True):
+    for pair, similarity in zip(near.pairs.tolist(), near.similarity.tolist(), strict=True):
         assert similarity == pytest.approx(truth[tuple(pair)], abs=1e-6)
-    roots = components(len(texts), found.pairs)
+    roots = components(len(texts), near.pairs)
     missed = [pair for pair in truth if roots[pair[0]] != roots[pair[1]]]
     assert len(truth) > 30
     assert len(missed) <= 0.05 * len(truth)
@@ -47,12 +47,12 @@ def test_pairs_are_those_of_all_pairs(seed, threshold, random_texts, documents):
 def test_permuting_rows_permutes_pairs(random_texts, documents):
     texts = random_texts(200)
     order = np.random.default_rng(1).permutation(len(texts))
-    found = near_pairs(documents(texts), 0.8)
+    near = near_pairs(documents(texts), 0.8)
     moved = near_pairs(documents([texts[row] for row in order]), 0.8, threads=3)
     back = np.sort(order[moved.pairs], axis=1)
     by_row = np.lexsort((back[:, 1], back[:, 0]))
-    assert np.array_equal(back[by_row], found.pairs)
-    assert np.array_equal(moved.similarity[by_row], found.similarity)
+    assert np.array_equal(back[by_row], near.pairs)
+    assert np.array_equal(moved.similarity[by_row], near.similarity)
 
 
 def test_fewer_keys_at_a_time_find_the_same_clusters(random_texts, documents, monkeypatch):
@@ -64,8 +64,8 @@ def test_fewer_keys_at_a_time_find_the_same_clusters(random_texts, documents, mo
 
 
 def test_documents_without_words_are_near_to_none(documents):
-    found = near_pairs(documents(["...", "!!!", "one two", "two one", "one two?"]), 0.8)
-    assert found.pairs.tolist() == [[2, 4]]
+    near = near_pairs(documents(["...", "!!!", "one two", "two one", "one two?"]), 0.8)
+    assert near.pairs.tolist() == [[2, 4]]
 
 
 @given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 100))
@@ -97,6 +97,6 @@ def test_a_crowd_of_copies_costs_little(documents, monkeypatch):
         "jaccard",
         lambda sets, pairs: compared.append(len(pairs)) or original(sets, pairs),
     )
-    found = near_pairs(documents(texts), 0.8)
-    assert len(set(components(1000, found.pairs).tolist())) == 1
+    near = near_pairs(documents(texts), 0.8)
+    assert len(set(components(1000, near.pairs).tolist())) == 1
     assert sum(compared) < 20 * len(texts)

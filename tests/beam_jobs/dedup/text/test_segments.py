@@ -23,10 +23,10 @@ def hashes(text, kind):
 
 @given(texts, kinds, st.data())
 def test_what_is_dropped_is_what_was_numbered(text, kind, data):
-    found = hashes(text, kind)
-    dropped = data.draw(st.sets(st.integers(0, len(found) - 1)))
+    whole = hashes(text, kind)
+    dropped = data.draw(st.sets(st.integers(0, len(whole) - 1)))
     left = hashes(remove_segments(text, sorted(dropped), kind), kind)
-    expected = [one for number, one in enumerate(found) if number not in dropped]
+    expected = [one for number, one in enumerate(whole) if number not in dropped]
     assert [one for one in left if one != BLANK] == [one for one in expected if one != BLANK]
 
 
@@ -56,8 +56,8 @@ def test_each_document_by_itself(many, kind):
     ],
 )
 def test_which_parts_are_compared(part, what):
-    (found,) = hashes(part, "lines")
-    assert found == what if what is not None else found > SHORT
+    (hashed,) = hashes(part, "lines")
+    assert hashed == what if what is not None else hashed > SHORT
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def five_grams(text):
 
 @given(st.lists(words, min_size=1, max_size=6))
 def test_shingles_are_the_word_5_grams(texts):
-    found, expected = sets(of(texts)), [five_grams(text) for text in texts]
-    assert list(map(len, found)) == list(map(len, expected))
+    hashed, expected = sets(of(texts)), [five_grams(text) for text in texts]
+    assert list(map(len, hashed)) == list(map(len, expected))
     for one in range(len(texts)):
         for two in range(len(texts)):
-            assert len(found[one] & found[two]) == len(expected[one] & expected[two])
+            assert len(hashed[one] & hashed[two]) == len(expected[one] & expected[two])
 
 
 ALPHABET = "aB1-, \n\u00a0\u00bdé\u0301\u03c2Kﬁ漢か\u3099กำ\u0085한"
@@ -51,19 +51,19 @@ def test_words_are_those_of_whole_texts(texts):
     whole = normalized_words(pa.array(texts, pa.large_string()))
     spans = zip(whole.begins.tolist(), whole.begins[1:].tolist(), strict=False)
     folded = [whole.data[begin:end].tobytes().decode() for begin, end in spans]
-    found, expected = sets(of(texts)), [five_grams(text) for text in folded]
-    assert list(map(len, found)) == list(map(len, expected))
-    assert len(found[0] & found[1]) == len(expected[0] & expected[1])
+    hashed, expected = sets(of(texts)), [five_grams(text) for text in folded]
+    assert list(map(len, hashed)) == list(map(len, expected))
+    assert len(hashed[0] & hashed[1]) == len(expected[0] & expected[1])
 
 
 @given(st.lists(words, max_size=6), st.lists(words, max_size=6))
 def test_each_document_by_itself(before, after):
     texts = ["one", *before, "the same document in every batch", *after]
-    found = of(texts)
+    among = of(texts)
     alone = of(["the same document in every batch"])
     at = len(before) + 1
-    assert sets(found)[at] == sets(alone)[0]
-    assert np.array_equal(signatures(found)[at], signatures(alone)[0])
+    assert sets(among)[at] == sets(alone)[0]
+    assert np.array_equal(signatures(among)[at], signatures(alone)[0])
 
 
 def test_blocks_change_nothing(monkeypatch, random_texts):
@@ -124,7 +124,7 @@ def test_jaccard_is_exact(sets, data):
     begins = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     row = st.integers(0, len(sets) - 1)
     pairs = data.draw(st.lists(st.tuples(row, row), min_size=1))
-    found = jaccard(Shingles(np.concatenate(parts), begins), np.array(pairs, np.int64))
-    for (one, two), value in zip(pairs, found.tolist(), strict=True):
+    similarities = jaccard(Shingles(np.concatenate(parts), begins), np.array(pairs, np.int64))
+    for (one, two), value in zip(pairs, similarities.tolist(), strict=True):
         union = sets[one] | sets[two]
         assert value == (len(sets[one] & sets[two]) / len(union) if union else 0)

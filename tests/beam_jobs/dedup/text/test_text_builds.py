@@ -34,7 +34,7 @@ def rows():
     generator = np.random.default_rng(5)
     common = [f"Line {number} stands on very many pages." for number in range(40)]
     short = ["}", "Yes.", "", "  "]
-    found = []
+    made = []
     for number in range(200):
         lines = [f"line {at} of document {number} is its own" for at in range(4)]
         lines += generator.choice(common, 3).tolist() + [str(generator.choice(short))]
@@ -44,8 +44,8 @@ def rows():
         breaks = generator.choice(["\n", "\n\n", "\n \n"], len(lines), p=[0.6, 0.2, 0.2])
         order = generator.permutation(len(lines))
         text = "".join(lines[at] + breaks[at] for at in order.tolist())
-        found.append({"text": text, "label": f"c{number % 3}"})
-    return found
+        made.append({"text": text, "label": f"c{number % 3}"})
+    return made
 
 
 @pytest.mark.parametrize("kind", ["lines", "paragraphs"])
@@ -82,7 +82,7 @@ def test_what_evaluation_has_training_has_not(build_texts, texts_in):
     rows = [{"text": f"{line}\nand document {number}", "split": "train"} for number in range(8)]
     rows += [{"text": f"test document {number}\n{line}", "split": "test"} for number in range(2)]
     rows += [{"text": f"validation {number}\n{line}", "split": "validation"} for number in range(2)]
-    found = []
+    by_seed = []
     for seed in (0, 1):
         _, folder = build_texts(
             rows, f"set{seed}", split="column:split", dedup_parts="lines", seed=seed
@@ -93,8 +93,8 @@ def test_what_evaluation_has_training_has_not(build_texts, texts_in):
         }
         assert stands["train"] == stands["validation"] == []
         assert len(stands["test"]) == 1
-        found.append(stands)
-    assert found[0] == found[1]
+        by_seed.append(stands)
+    assert by_seed[0] == by_seed[1]
 
 
 def test_a_class_that_says_nothing_new_is_noted(build_texts):
@@ -177,16 +177,16 @@ def test_a_preview_is_never_taken_for_a_image(build_texts, shardmill):
 
 def test_another_threshold_uses_what_was_staged(random_texts, build_texts, tmp_path):
     rows = [{"text": text} for text in random_texts(80)]
-    staging, found = str(tmp_path / "staging"), []
+    staging, counts = str(tmp_path / "staging"), []
     for threshold in (0.8, 0.5):
         manifest, folder = build_texts(
             rows, "set", dedup="near", near_threshold=threshold, staging=staging
         )
-        found.append(manifest.ledger.duplicates)
+        counts.append(manifest.ledger.duplicates)
         build = json.loads((folder / "build.json").read_text())
         assert (build["units_reused"] > 0) is (threshold == 0.5)
         shutil.rmtree(folder)
-    assert found[1] >= found[0] > 0
+    assert counts[1] >= counts[0] > 0
 
 
 def test_parts_of_kept_duplicates_are_refused():

@@ -51,9 +51,9 @@ def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, se
     write_clusters(workspace, CLUSTER_SCHEMA, [table.slice(0, 5), table.slice(5)])
     expected = [f"id-{kept_of[one]}" if one in kept_of else None for one in range(records)]
     cuts = np.unique([0, *generator.integers(0, records, 5), records]).tolist()
-    found = []
+    ids = []
     with fingerprints._kept_ids(workspace) as kept_ids:
         for begin, end in itertools.pairwise(cuts):  # as units cut them
-            found += kept_ids.take(begin, end).to_pylist()
-    assert found == expected
+            ids += kept_ids.take(begin, end).to_pylist()
+    assert ids == expected
     assert not list(workspace.scratch_file().parent.iterdir())

@@ -30,12 +30,12 @@ def forced_levels(count: int) -> Callable[[MergeWork, Merging], tuple[Level, ...
     """Takes the place of `choose_levels`: so many levels, with buckets, for any small build."""
 
     def levels(work: MergeWork, merging: Merging) -> tuple[Level, ...]:
-        groups, buckets, found = work.units, 1, []
+        groups, buckets, made = work.units, 1, []
         for number in range(count):
             groups = -(-groups // 3)
             buckets *= 1 if number == 0 or work.shards < 2 * buckets else 2
-            found.append(Level(groups, buckets))
-        return tuple(found)
+            made.append(Level(groups, buckets))
+        return tuple(made)
 
     return levels
 

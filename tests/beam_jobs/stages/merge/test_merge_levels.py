@@ -182,8 +182,8 @@ def test_every_record_reaches_its_shard_exactly_once(units, shards, most, fan_in
             continue
         runs = [_run(task, of_group, contents, shard_of, fan_in) for task in tasks]
         assert len({task.key for task in tasks}) == len(tasks)
-    found = [_in_cells(spec.cells, contents) for spec in merged_shards(plan, runs)]
-    for shard, own in enumerate(found):
+    rows = [_in_cells(spec.cells, contents) for spec in merged_shards(plan, runs)]
+    for shard, own in enumerate(rows):
         assert own == np.flatnonzero(shard_of == shard).tolist()
 
 

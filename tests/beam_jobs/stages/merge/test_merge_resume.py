@@ -83,9 +83,9 @@ def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     again = Build(kind.options(corpus, tmp_path / "set", **OPTIONS), choose=TWO_LEVELS)
     again.stage()
     again.merge(again.plan())
-    found = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
-    assert set(found) == set(written)
-    assert {path for path in found if found[path] != written[path]} == lost
+    times = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
+    assert set(times) == set(written)
+    assert {path for path in times if times[path] != written[path]} == lost
 
 
 @pytest.mark.parametrize("at", ["rows", "frames"])

@@ -88,9 +88,9 @@ def _path(place):
 
 @pytest.fixture
 def counted(monkeypatch):
-    found = CountedStorage()
-    monkeypatch.setitem(storage.STORAGES, "counted", found)
-    return found
+    store = CountedStorage()
+    monkeypatch.setitem(storage.STORAGES, "counted", store)
+    return store
 
 
 def two_levels(work, _):
@@ -104,10 +104,10 @@ def requests_of(kind, corpus, out, counted, levels):
     workspace = build.workspace
     workspace.units = Url(f"counted://{workspace.units}")
     workspace.runs = Url(f"counted://{workspace.runs}")
-    found = []
+    counts = []
 
     def counted_since(result):
-        found.append(Counter(counted.requests))
+        counts.append(Counter(counted.requests))
         counted.requests.clear()
         return result
 
@@ -125,7 +125,7 @@ def requests_of(kind, corpus, out, counted, levels):
     build.commit(results)
     work = MergeWork(units, len(results), records, payload, rows)
     levels = [Level(*level) for level in plan.levels] if plan else []
-    return work, levels, found[1:], shuffle_traffic(work, levels, merging)
+    return work, levels, counts[1:], shuffle_traffic(work, levels, merging)
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,9 @@ def test_small_partitions_give_the_same_set(kind, build, monkeypatch):
     monkeypatch.setattr(
         "beam_jobs.pipeline.plan_shards", lambda *arguments: real(*arguments, partition_rows=5)
     )
-    found = build(corpus, "many", **options).manifest
-    assert found.ledger.duplicates == 8
-    assert found.root_hash == expected.root_hash
+    manifest = build(corpus, "many", **options).manifest
+    assert manifest.ledger.duplicates == 8
+    assert manifest.root_hash == expected.root_hash
 
 
 def test_colliding_keys_are_ordered_by_record_id(kind, build, monkeypatch, tmp_path):

@@ -39,11 +39,11 @@ def test_clusters_are_sorted_on_disk(tmp_path_factory, parts, held):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_sorter, "_HELD_BYTES", held)
         patch.setattr(row_sorter, "_JOINED_ROWS", 1)
-        found = find_duplicates._sorted_clusters(clusters, workspace)
+        on_disk = find_duplicates._sorted_clusters(clusters, workspace)
     whole = pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *tables])
     whole = whole.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
-    assert found.members.equals(whole)
-    assert (found.num_dropped, found.conflicts) == (len(whole) - len(parts), len(parts))
+    assert on_disk.members.equals(whole)
+    assert (on_disk.num_dropped, on_disk.conflicts) == (len(whole) - len(parts), len(parts))
 
 
 def _cluster_rows(part, values):

@@ -45,10 +45,10 @@ def test_stratify_with_small_classes(warnings_of):
 
 
 def test_stratify_with_one_large_group(warnings_of):
-    found = warnings_of(
+    warnings = warnings_of(
         {"a.jsonl": rows(20, site="x")}, stratify=True, group_by="site", split="train=0.8,test=0.2"
     )
-    (warning,) = found
+    (warning,) = warnings
     assert "there are 20 records; records that stay together make 1 group. Use" in warning
 
 
@@ -106,6 +106,6 @@ def test_the_warning_is_the_last_that_is_read(warnings_of, tmp_path, shardmill):
     begin = next(at for at, line in enumerate(lines) if line.startswith("next "))
     assert lines[begin + 1].startswith("warning: Split 'rare' is empty: records are assigned")
     assert max(len(line) for line in lines[begin + 1 :]) <= 80
-    found = json.loads(shardmill(*job, "--json").stdout.splitlines()[-1])
-    assert found["warnings"][0].startswith("Split 'rare'") and found["notes"] == []
+    summary = json.loads(shardmill(*job, "--json").stdout.splitlines()[-1])
+    assert summary["warnings"][0].startswith("Split 'rare'") and summary["notes"] == []
     assert "warning: Split 'rare'" in shardmill("inspect", tmp_path / "again").stdout

@@ -85,11 +85,11 @@ def test_passes_do_not_grow_with_partitions(sidecars, planned, monkeypatch):
     kind, passes = type(sidecars([{"id": "r0"}], 1)), []
     real = kind.__iter__
     monkeypatch.setattr(kind, "__iter__", lambda self: passes.append(0) or real(self))
-    found = [([number % 5 + 2, 9, 10 + number], 0) for number in range(40)]
+    numbered = [([number % 5 + 2, 9, 10 + number], 0) for number in range(40)]
     counts = []
     for partition_rows in (1000, 7):
         passes.clear()
-        assert planned(found, 3, partition_rows) == obvious(found)
+        assert planned(numbered, 3, partition_rows) == obvious(numbered)
         counts.append(len(passes))
     assert counts[0] == counts[1]
 

@@ -73,7 +73,7 @@ def test_no_group_is_torn(sidecars, assignment, by_id, rows, stratify):
     sides = collections.defaultdict(set)
     for row in rows:
         sides[row["group"]].add(split_of[row["id"]])
-    assert all(len(found) == 1 for found in sides.values())
+    assert all(len(side) == 1 for side in sides.values())
 
 
 def test_clusters_that_are_kept_are_on_one_side_and_tie_their_groups(sidecars, assignment, by_id):

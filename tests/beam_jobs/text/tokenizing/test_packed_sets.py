@@ -26,16 +26,16 @@ def segments_of(example):
     filled = sum(number > 0 for number in segments)
     assert segments == sorted(segments[:filled]) + [0] * (LENGTH - filled)
     assert set(positions[filled:]) <= {0}
-    found = []
+    pieces = []
     row = example["row"]
     named = zip(row["documents"], row["starts"], strict=True)
     for number, (document, start) in enumerate(named, start=1):
         places = [place for place, own in enumerate(segments) if own == number]
         assert [positions[place] for place in places] == list(range(len(places)))
-        found.append((document, start, [tokens[place] for place in places]))
-    assert sum(len(own) for *_, own in found) == filled
+        pieces.append((document, start, [tokens[place] for place in places]))
+    assert sum(len(own) for *_, own in pieces) == filled
     assert row["record_id"] == f"{row['documents'][0]}#{row['starts'][0]}"
-    return found, tokens[filled:]
+    return pieces, tokens[filled:]
 
 
 @PACKINGS
@@ -57,12 +57,12 @@ def test_every_document_is_in_it_once(
         ids.append(one["row"]["record_id"])
         padding += len(rest)
         pieces += own
-    found: dict[str, list[int]] = {}
+    tokens_of: dict[str, list[int]] = {}
     for document, start, tokens in sorted(pieces):
-        assert start == len(found.setdefault(document, []))
-        found[document] += tokens
+        assert start == len(tokens_of.setdefault(document, []))
+        tokens_of[document] += tokens
     expected = {one["id"][0].decode(): [*one["tokens"], end] for one in examples("tokens")}
-    assert found == expected
+    assert tokens_of == expected
     assert len(set(ids)) == len(ids)
     keys = open_index(tmp_path / "set" / "index" / "train.arrow")["key"].to_pylist()
     assert keys == sorted(keys)

@@ -21,13 +21,13 @@ def test_tokens_are_the_text(
     tokenizer = load_tokenizer(given)
     written = {one["id"][0]: one["text"][0].decode() for one in examples("text")}
     assert [one.name for one in manifest.schema.features] == ["id", "tokens", "label"]
-    found = {}
+    decoded = {}
     for one in examples("tokens"):
-        found[one["id"][0]] = tokenizer.decode(one["tokens"])
+        decoded[one["id"][0]] = tokenizer.decode(one["tokens"])
         assert one["row"]["tokens"] == len(one["tokens"])
         assert one["row"]["record_id"] == one["id"][0].decode()
         assert one["row"]["label"] == one["label"][0]
-    assert found == written
+    assert decoded == written
     name = f"tokenizer.{kind}"
     assert (tmp_path / "tokens" / name).read_bytes() == given.read_bytes()
     assert manifest.files[name]["sha256"] == manifest.config["tokenizer"] == file_sha256(given)
@@ -40,13 +40,13 @@ def test_what_is_counted(build_text, examples, tokenizer_file):
     for one in examples():
         lengths.append(len(one["tokens"]))
         used |= set(one["tokens"])
-    found = manifest.splits["train"].statistics
+    statistics = manifest.splits["train"].statistics
     size = manifest.config["vocabulary"]["size"]
-    assert found["tokens"]["min"] == min(lengths)
-    assert found["tokens"]["max"] == max(lengths)
-    assert found["tokens"]["mean"] == sum(lengths) / len(lengths)
-    assert sum(found["tokens"]["histogram"]["counts"]) == len(lengths)
-    assert found["vocabulary"] == {
+    assert statistics["tokens"]["min"] == min(lengths)
+    assert statistics["tokens"]["max"] == max(lengths)
+    assert statistics["tokens"]["mean"] == sum(lengths) / len(lengths)
+    assert sum(statistics["tokens"]["histogram"]["counts"]) == len(lengths)
+    assert statistics["vocabulary"] == {
         "size": size,
         "used": len(used),
         "coverage": len(used) / size,
@@ -62,9 +62,9 @@ def test_unknown_tokens_are_counted(build_text, tmp_path):
     words = Tokenizer(models.WordLevel({"the": 0, "?": 1, "a": 7}, unk_token="?"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.save(str(tmp_path / "words.json"))
-    found = build_text(tokenizer=str(tmp_path / "words.json")).splits["train"].statistics
-    assert found["vocabulary"]["size"] == 8  # ids have holes
-    assert 0.5 < found["vocabulary"]["unknown"] < 1
+    statistics = build_text(tokenizer=str(tmp_path / "words.json")).splits["train"].statistics
+    assert statistics["vocabulary"]["size"] == 8  # ids have holes
+    assert 0.5 < statistics["vocabulary"]["unknown"] < 1
 
 
 def test_kept_columns_stay(build_text, examples, tmp_path, tokenizer_file):

@@ -68,7 +68,7 @@ for name, train in TRAINERS.items():
 
 
 def test_bytes_do_not_depend_on_threads_or_the_process(repository):
-    found = {
+    hashes = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads},
@@ -79,7 +79,7 @@ def test_bytes_do_not_depend_on_threads_or_the_process(repository):
         ).stdout
         for threads in "123"
     }
-    assert len(found) == 1, found
+    assert len(hashes) == 1, hashes
 
 
 def test_a_vocabulary_without_room_for_the_letters_is_refused():
