@@ -60,12 +60,12 @@ def test_slices_are_those_of_a_list(
     view, expected = data[start:stop:step], list(range(110))[start:stop:step]
     assert isinstance(view, reader.RandomAccess) and len(view) == len(expected)
     try:
-        found = expected[number]
+        label = expected[number]
     except IndexError:
         with pytest.raises(IndexError):
             view[number]
     else:
-        assert view[number]["label"] == found
+        assert view[number]["label"] == label
     assert [record["label"] for record in view[1::20]] == expected[1::20]
 
 

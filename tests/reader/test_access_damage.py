@@ -29,13 +29,13 @@ MakeSet = Callable[..., Path]
 
 def _failures(data: reader.RandomAccess) -> dict[int, str]:
     """The message of every record that cannot be read."""
-    found = {}
+    messages = {}
     for number in range(len(data)):
         try:
             assert data[number]["label"] == number
         except DamageError as error:
-            found[number] = str(error)
-    return found
+            messages[number] = str(error)
+    return messages
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_flipped_bit_costs_its_record_alone(victim: Path, draw: st.DataObject)
     broken[position] ^= 1 << draw.draw(st.integers(0, 7))
     file.write_bytes(broken)
     try:
-        found = _failures(reader.random_access(victim, decode=False))
+        messages = _failures(reader.random_access(victim, decode=False))
     finally:
         file.write_bytes(whole)
     index = open_index(victim / "index" / "train.arrow")
@@ -63,9 +63,9 @@ def test_a_flipped_bit_costs_its_record_alone(victim: Path, draw: st.DataObject)
         for number in range(50, 91)
         if 0 <= position - index["offset"][number].as_py() < index["length"][number].as_py()
     )
-    assert list(found) == [row]
+    assert list(messages) == [row]
     for word in (str(file), f"at byte {index['offset'][row]} ", f"'r{row}'", "shardmill verify"):
-        assert word in found[row]
+        assert word in messages[row]
 
 
 @given(st.integers(0, 10**6))
@@ -75,13 +75,13 @@ def test_a_truncated_shard_costs_what_is_cut(victim: Path, cut: int) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[:size])
     try:
-        found = _failures(reader.random_access(victim, decode=False))
+        messages = _failures(reader.random_access(victim, decode=False))
     finally:
         file.write_bytes(whole)
     index = open_index(victim / "index" / "train.arrow")
     ends = [index["offset"][n].as_py() + index["length"][n].as_py() for n in range(50, 91)]
-    assert list(found) == [50 + n for n, end in enumerate(ends) if end > size]
-    assert all("The file ends after" in message for message in found.values())
+    assert list(messages) == [50 + n for n, end in enumerate(ends) if end > size]
+    assert all("The file ends after" in message for message in messages.values())
 
 
 def test_a_missing_shard_costs_its_records(make_set: MakeSet) -> None:

@@ -208,9 +208,9 @@ def test_normalization_commutes_with_mixing(make_set: Any) -> None:
     directory = make_set({"train": (20,)}, statistics={"pixels": PIXELS})
     plain = load(directory, "standard,mixup", dtype="float32")
     scaled = load(directory, "standard,mixup", normalize="zscore")
-    for (pixels, _), (found, _) in zip(plain.dataset, scaled.dataset, strict=True):
+    for (pixels, _), (mixed, _) in zip(plain.dataset, scaled.dataset, strict=True):
         expected = (pixels.numpy() - PIXELS["mean"]) / PIXELS["std"]
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+        np.testing.assert_allclose(mixed, expected, atol=1e-4)
 
 
 def test_a_normalization_of_ones_own(make_set: Any) -> None:

@@ -79,9 +79,9 @@ def stream(request: pytest.FixtureRequest) -> reader.Stream:
 
 def test_arrays_are_those_of_the_data_set(stream: reader.Stream) -> None:
     arrays = stream.numpy()
-    found, expected = list(arrays), list(stream.dataset)
-    assert len(found) == len(expected) == len(arrays) == 2 * stream.steps_per_epoch
-    assert all(map(same, found, expected))
+    taken, expected = list(arrays), list(stream.dataset)
+    assert len(taken) == len(expected) == len(arrays) == 2 * stream.steps_per_epoch
+    assert all(map(same, taken, expected))
     assert all(map(same, arrays, expected)), "the same again"
 
 
@@ -91,9 +91,9 @@ def test_tensors_are_those_of_the_data_set(stream: reader.Stream) -> None:
 
     tensors = stream.torch()
     assert isinstance(tensors, torch.utils.data.IterableDataset)
-    found, expected = list(tensors), list(stream.dataset)
-    assert len(found) == len(expected) == len(tensors) == 2 * stream.steps_per_epoch
-    assert all(map(same, found, expected))
+    taken, expected = list(tensors), list(stream.dataset)
+    assert len(taken) == len(expected) == len(tensors) == 2 * stream.steps_per_epoch
+    assert all(map(same, taken, expected))
 
 
 @pytest.mark.interop
@@ -175,9 +175,9 @@ def test_a_mixture_is_a_stream_too(tiny: Path, tmp_path: Path) -> None:
     mixed = reader.mix(
         {tiny: 0.7, copy: 0.3}, batch_size=16, steps_per_epoch=3, epochs=2, image_size=8
     )
-    found = [labels.tolist() for _, labels in mixed.numpy()]
-    assert len(found) == len(mixed.numpy()) == 6
-    assert found == [labels.numpy().tolist() for _, labels in mixed.dataset]
+    batches = [labels.tolist() for _, labels in mixed.numpy()]
+    assert len(batches) == len(mixed.numpy()) == 6
+    assert batches == [labels.numpy().tolist() for _, labels in mixed.dataset]
 
 
 def test_an_endless_stream_has_no_length(tiny: Path) -> None:

@@ -89,10 +89,10 @@ def flip(path: Path, byte: int, bit: int = 0) -> None:
 
 def numbers(stream: reader.Stream, count: int | None = None) -> list[list[int]]:
     """The labels of every batch, which number the records."""
-    found = stream.dataset if count is None else stream.dataset.take(count)
+    dataset = stream.dataset if count is None else stream.dataset.take(count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return [batch[1].numpy().tolist() for batch in found]
+        return [batch[1].numpy().tolist() for batch in dataset]
 
 
 def texts(stream: reader.Stream) -> list[list[str]]:
@@ -136,10 +136,10 @@ def test_any_flipped_bits_cost_their_records(intact: dict[str, Path], tmp_path: 
             flip(places[number].path, places[number].offset + byte % places[number].length, bit)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            found, sources = checked.read_skipping_now(np.array(asked))
+            payloads, sources = checked.read_skipping_now(np.array(asked))
         kept = [number not in lost for number in asked]
         assert (sources == asked).tolist() == kept
-        assert found.tolist() == [stored[number] for number in sources]
+        assert payloads.tolist() == [stored[number] for number in sources]
         assert len(skipped) == len(lost & set(asked))
         if not all(kept):
             with pytest.raises(DamageError, match=r"at byte \d+ \(record 'r\d+'\)"):
@@ -247,9 +247,9 @@ def test_skipping_everywhere(
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = numbers(stream)
+            left = numbers(stream)
         whole = numbers(load(intact[kind], kind, **options))
-        assert found == without(whole, {27})
+        assert left == without(whole, {27})
     assert stream.skipped == 1
 
 
@@ -273,9 +273,9 @@ def test_a_mixture_skips_too(intact: dict[str, Path], tmp_path: Path) -> None:
     frame = frames(directory)[5]
     flip(frame.path, frame.offset + 20)
     stream = reader.mix({whole: 1, directory: 1}, **options, on_corrupt="skip")
-    found = texts(stream)
-    assert found == [[text for text in batch if text != "20 text 5"] for batch in expected]
-    assert found != expected
+    left = texts(stream)
+    assert left == [[text for text in batch if text != "20 text 5"] for batch in expected]
+    assert left != expected
     assert stream.skipped == 1
 
 
@@ -289,8 +289,8 @@ def test_tensors_of_pytorch_skip_too(
     flip(frame.path, frame.offset + 20)
     stream = load(directory, "image", on_corrupt="skip", batch_size=batch_size)
     with pytest.warns(RuntimeWarning, match="'r27'"):
-        found = [labels.tolist() for _, labels in stream.torch()]
-    assert found == without(numbers(load(intact["image"], "image", batch_size=batch_size)), {27})
+        left = [labels.tolist() for _, labels in stream.torch()]
+    assert left == without(numbers(load(intact["image"], "image", batch_size=batch_size)), {27})
     assert stream.skipped == 1
     with pytest.raises(DamageError, match="'r27'"):
         list(load(directory, "image").torch())

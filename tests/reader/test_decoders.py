@@ -46,10 +46,10 @@ def decoded(encoding: str, pixels: Any, crop: Any = None) -> Any:
 @pytest.mark.parametrize("encoding", DECODERS)
 def test_the_whole_image(encoding: str, size: tuple[int, int]) -> None:
     pixels = textured(*size)
-    found = decoded(encoding, pixels)
-    assert found.shape == pixels.shape
+    image = decoded(encoding, pixels)
+    assert image.shape == pixels.shape
     if encoding in ("png", "raw"):
-        assert (found == pixels).all()
+        assert (image == pixels).all()
 
 
 def test_webp_is_what_pillow_makes_of_it(tmp_path: Any) -> None:
@@ -82,8 +82,8 @@ def crops(jpeg: bytes, boxes: Any) -> Any:
 
     def same(box: Any) -> Any:
         top, left, height, width = tf.unstack(box)
-        found = DECODERS["jpeg"].decode({"image": jpeg}, lambda size: box)
-        return tf.reduce_all(found == whole[top : top + height, left : left + width])
+        crop = DECODERS["jpeg"].decode({"image": jpeg}, lambda size: box)
+        return tf.reduce_all(crop == whole[top : top + height, left : left + width])
 
     return tf.map_fn(same, boxes, fn_output_signature=tf.bool).numpy()
 

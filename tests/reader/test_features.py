@@ -143,8 +143,8 @@ def test_batches_of_torch(make: Any, kind: str) -> None:
 
     stream = reader.load(make(kind), **options_of(kind, epochs=1, remainder="pad"))
     arrays = list(stream.numpy())
-    for found, expected in zip(stream.torch(), arrays, strict=True):
-        tensors = inputs_of(found)
+    for batch, expected in zip(stream.torch(), arrays, strict=True):
+        tensors = inputs_of(batch)
         assert tensors["caption"] == [t.decode() for t in expected[0]["caption"].tolist()]
         assert tensors["year"].dtype == torch.int64
         assert tensors["year"].tolist() == expected[0]["year"].tolist()

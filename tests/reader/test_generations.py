@@ -65,9 +65,9 @@ def test_caches_hold_shards_of_all_generations(appended, tmp_path, cache, stage)
 
 
 def test_offsets_for_other_readers(appended):
-    found = reader.export_index(appended[0])
-    assert found.records == 18
-    assert {path.name for path in found.files["train"]} == {
+    exported = reader.export_index(appended[0])
+    assert exported.records == 18
+    assert {path.name for path in exported.files["train"]} == {
         "images-train.tfrecord-00000-of-00001.idx"
     }
-    assert len(found.files["train"]) == 2
+    assert len(exported.files["train"]) == 2

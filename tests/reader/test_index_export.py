@@ -33,13 +33,13 @@ MakeSet = Callable[..., Path]
 
 def frames_of(shard: Path) -> list[tuple[int, int]]:
     """(offset, size) of every frame: length, its checksum, the payload, its checksum."""
-    data, offset, found = shard.read_bytes(), 0, []
+    data, offset, frames = shard.read_bytes(), 0, []
     while offset < len(data):
         size = 8 + 4 + struct.unpack_from("<Q", data, offset)[0] + 4
-        found.append((offset, size))
+        frames.append((offset, size))
         offset += size
     assert offset == len(data)
-    return found
+    return frames
 
 
 def lines_of(file: Path) -> list[tuple[int, ...]]:
@@ -200,7 +200,7 @@ def test_dali_reads_every_record(tiny: Path, tmp_path: Path) -> None:
 
     @pipeline_def(batch_size=11, num_threads=1, device_id=None)
     def records() -> Any:
-        found = fn.readers.tfrecord(
+        columns = fn.readers.tfrecord(
             path=[str(tiny / file.stem) for file in files],
             index_path=[str(file) for file in files],
             features={
@@ -208,7 +208,7 @@ def test_dali_reads_every_record(tiny: Path, tmp_path: Path) -> None:
                 "label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
             },
         )
-        return found["image"], found["label"]
+        return columns["image"], columns["label"]
 
     pipeline = records()
     pipeline.build()

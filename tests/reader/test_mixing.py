@@ -63,12 +63,12 @@ def test_shares_are_the_weights_and_nothing_is_left_out(sets: dict[str, str]) ->
     stream = reader.mix(weights, batch_size=8, seed=3, epochs=60)
     assert stream.steps_per_epoch == sum(COUNTS.values()) // 8
     assert list(stream.shares.values()) == pytest.approx([5 / 8, 2 / 8, 1 / 8], abs=1 / 4096)
-    found = [record for batch in batches_of(stream.dataset) for record in batch]
-    taken = Counter(label for label, _ in found)
-    assert len(found) == 60 * stream.steps_per_epoch * 8
-    assert taken[0] / len(found) == pytest.approx(5 / 8, abs=0.06)
+    records = [record for batch in batches_of(stream.dataset) for record in batch]
+    taken = Counter(label for label, _ in records)
+    assert len(records) == 60 * stream.steps_per_epoch * 8
+    assert taken[0] / len(records) == pytest.approx(5 / 8, abs=0.06)
     for label, count in enumerate(COUNTS.values()):
-        own = [number for of, number in found if of == label]
+        own = [number for of, number in records if of == label]
         # Each run of as many records as the set has is one epoch: all of them, once.
         for start in range(0, len(own) - count + 1, count):
             assert sorted(own[start : start + count]) == list(range(count))

@@ -51,8 +51,8 @@ def joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 def test_an_epoch_has_each_record_exactly_once(
     geometry: Geometry, seed: int, epoch: int, shuffle: str
 ) -> None:
-    found = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
-    assert sorted(found) == list(range(geometry.records))
+    numbers = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
+    assert sorted(numbers) == list(range(geometry.records))
 
 
 @settings(max_examples=30)
@@ -110,11 +110,11 @@ def test_buckets_bring_similar_lengths_together() -> None:
 def test_order_depends_on_seed_and_epoch_and_nothing_else(seed: int, epoch: int) -> None:
     geometry = Geometry(64, 4, 8, 4)
     for shuffle in ("window", "full"):
-        found = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
-        assert (found == numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)).all()
-        assert (found != numpy_order.epoch_numbers(geometry, seed, epoch + 1, shuffle)).any()
+        numbers = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
+        assert (numbers == numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)).all()
+        assert (numbers != numpy_order.epoch_numbers(geometry, seed, epoch + 1, shuffle)).any()
         assert (
-            found != numpy_order.epoch_numbers(geometry, (seed + 1) % 2**63, epoch, shuffle)
+            numbers != numpy_order.epoch_numbers(geometry, (seed + 1) % 2**63, epoch, shuffle)
         ).any()
 
 
@@ -171,9 +171,9 @@ def test_every_permutation_of_a_small_domain_is_as_likely(count: int) -> None:
     columns = [
         numpy_order.permute(np.full(len(keys), value), count, keys) for value in range(count)
     ]
-    found = Counter(map(tuple, np.stack(columns, axis=1).tolist()))
-    assert set(found) <= set(itertools.permutations(range(count)))
-    chi_square = sum((found[p] - 200) ** 2 / 200 for p in itertools.permutations(range(count)))
+    counts = Counter(map(tuple, np.stack(columns, axis=1).tolist()))
+    assert set(counts) <= set(itertools.permutations(range(count)))
+    chi_square = sum((counts[p] - 200) ** 2 / 200 for p in itertools.permutations(range(count)))
     assert chi_square < kinds - 1 + 5 * math.sqrt(2 * (kinds - 1))
 
 
@@ -186,15 +186,15 @@ def test_tensorflow_computes_the_same_order(
     residue = data.draw(st.integers(0, workers - 1))
     tensors = [tf.constant(value, tf.int64) for value in (window, residue, epoch)]
     for shuffle in ("window", "full", "off"):
-        found = graph_order.window_order(geometry, *tensors[:2], workers, seed, tensors[2], shuffle)
+        order = graph_order.window_order(geometry, *tensors[:2], workers, seed, tensors[2], shuffle)
         expected = numpy_order.window_order(
             geometry, window, (residue, workers), seed, epoch, shuffle
         )
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(order, expected, strict=True):
             assert (one.numpy() == other).all()
 
     lengths = np.arange(geometry.records) * 7 % 5
-    found = graph_order.bucket_order(
+    order = graph_order.bucket_order(
         geometry,
         lambda numbers: tf.gather(tf.constant(lengths), numbers),
         *tensors[:2],
@@ -207,7 +207,7 @@ def test_tensorflow_computes_the_same_order(
     expected = bucket_order(
         geometry, lengths, window, (residue, workers), workers * times, 3, seed, epoch
     )
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(order, expected, strict=True):
         assert (one.numpy() == other).all()
 
     numbers = np.arange(geometry.records)

@@ -36,11 +36,11 @@ def test_batches_follow_the_computed_order_over_epochs(
 ) -> None:
     stream = reader.load(tiny, batch_size=20, image_size=8, seed=3, cache=cache, shuffle=shuffle)
     assert stream.steps_per_epoch == 5
-    found = labels_of(stream.dataset, 15)
+    batches = labels_of(stream.dataset, 15)
     for epoch in range(3):
         # 110 records are 5 batches and a remainder of 10, which no batch of any epoch holds.
         expected = expected_order(tiny, 3, epoch, shuffle)[:100]
-        assert list(chain(*found[5 * epoch : 5 * epoch + 5])) == expected
+        assert list(chain(*batches[5 * epoch : 5 * epoch + 5])) == expected
 
 
 def test_chunks_of_uneven_shards_come_in_order(make_set: Any) -> None:
@@ -63,20 +63,20 @@ def test_a_image_goes_with_its_label(tiny: Path) -> None:
 def test_evaluation_reads_every_record_once_in_order(tiny: Path) -> None:
     stream = reader.load(tiny, split="test", batch_size=8, image_size=8, shuffle="off", epochs=1)
     assert stream.dataset.cardinality() == stream.steps_per_epoch == 3
-    found = labels_of(stream.dataset)
-    assert [len(batch) for batch in found] == [8, 8, 5]
-    assert list(chain(*found)) == list(range(110, 131))
+    batches = labels_of(stream.dataset)
+    assert [len(batch) for batch in batches] == [8, 8, 5]
+    assert list(chain(*batches)) == list(range(110, 131))
 
 
 def test_several_epochs_are_finite_and_differ(tiny: Path) -> None:
     stream = reader.load(tiny, batch_size=50, image_size=8, epochs=2)
     assert stream.dataset.cardinality() == 4
-    found = labels_of(stream.dataset)
-    assert len(found) == 4
+    batches = labels_of(stream.dataset)
+    assert len(batches) == 4
     for epoch in (0, 1):
-        both = found[2 * epoch] + found[2 * epoch + 1]
+        both = batches[2 * epoch] + batches[2 * epoch + 1]
         assert len(set(both)) == 100
-    assert found[:2] != found[2:]
+    assert batches[:2] != batches[2:]
 
 
 def test_a_remainder_of_several_windows_is_left_out(tiny: Path) -> None:

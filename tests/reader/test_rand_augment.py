@@ -38,11 +38,11 @@ def test_tables_are_those_of_pillow_to_the_bit(image: Any) -> None:
     assert (pillow.autocontrast(tensor).numpy() == np.asarray(ImageOps.autocontrast(theirs))).all()
     assert (pillow.equalize(tensor).numpy() == np.asarray(ImageOps.equalize(theirs))).all()
     for bits in range(1, 9):
-        found = pillow.posterize(tensor, bits).numpy()
-        assert (found == np.asarray(ImageOps.posterize(theirs, bits))).all()
+        ours = pillow.posterize(tensor, bits).numpy()
+        assert (ours == np.asarray(ImageOps.posterize(theirs, bits))).all()
     for threshold in (0, 1, 100, 255, 256):
-        found = pillow.solarize(tensor, threshold).numpy()
-        assert (found == np.asarray(ImageOps.solarize(theirs, threshold))).all()
+        ours = pillow.solarize(tensor, threshold).numpy()
+        assert (ours == np.asarray(ImageOps.solarize(theirs, threshold))).all()
 
 
 @given(make_images(), st.floats(0, 3))
@@ -50,18 +50,18 @@ def test_tables_are_those_of_pillow_to_the_bit(image: Any) -> None:
 def test_blends_are_those_of_pillow_within_one(image: Any, factor: float) -> None:
     tensor, theirs = tf.constant(image), Image.fromarray(image)
     for name in ("color", "contrast", "brightness", "sharpness"):
-        found = getattr(pillow, name)(tensor, factor).numpy().astype(int)
+        ours = getattr(pillow, name)(tensor, factor).numpy().astype(int)
         expected = getattr(ImageEnhance, name.capitalize())(theirs).enhance(factor)
         # A rounding of the degenerate image that falls to the other side counts factor times.
-        assert np.abs(found - np.asarray(expected)).max() <= 1 + abs(1 - factor), name
+        assert np.abs(ours - np.asarray(expected)).max() <= 1 + abs(1 - factor), name
 
 
 def test_equalize_and_autocontrast_of_a_photograph(samples: Any) -> None:
     image = photograph(samples)
     for name in ("equalize", "autocontrast"):
-        found = getattr(pillow, name)(tf.constant(image)).numpy()
+        ours = getattr(pillow, name)(tf.constant(image)).numpy()
         expected = np.asarray(getattr(ImageOps, name)(Image.fromarray(image)))
-        assert (found == expected).all() and (found != image).any()
+        assert (ours == expected).all() and (ours != image).any()
 
 
 AFFINE = {  # of Pillow, around the middle of an image of 64 pixels, at level 1 and sign 1
@@ -75,14 +75,14 @@ AFFINE = {  # of Pillow, around the middle of an image of 64 pixels, at level 1 
 @pytest.mark.parametrize("name", [*AFFINE, "rotate"])
 def test_warps_are_those_of_pillow(samples: Any, name: str) -> None:
     image = photograph(samples)
-    found = OPERATIONS[name](tf.constant(image), 1.0, tf.constant(1.0)).numpy()
+    ours = OPERATIONS[name](tf.constant(image), 1.0, tf.constant(1.0)).numpy()
     theirs = Image.fromarray(image)
     if name == "rotate":
         expected = theirs.rotate(30, fillcolor=GREY)
     else:
         expected = theirs.transform((64, 64), Image.Transform.AFFINE, AFFINE[name], fillcolor=GREY)
     # A pixel on the border of two may be either.
-    assert (found == np.asarray(expected)).all(axis=-1).mean() > 0.99
+    assert (ours == np.asarray(expected)).all(axis=-1).mean() > 0.99
 
 
 def drawn(name: str, direction: float = 0.9) -> list[float]:
@@ -108,11 +108,11 @@ def test_operations_without_magnitude_change_nothing(samples: Any) -> None:
     image = photograph(samples)
     for name in set(OPERATIONS) - {"autocontrast", "equalize"}:
         random = tf.constant(drawn(name))
-        found = RandAugment(1, 0)({"image": tf.constant(image, tf.float32)}, random)["image"]
-        assert (found.numpy() == image).all(), name
+        changed = RandAugment(1, 0)({"image": tf.constant(image, tf.float32)}, random)["image"]
+        assert (changed.numpy() == image).all(), name
         if name != "identity":
-            found = RandAugment(1, 5)({"image": tf.constant(image, tf.float32)}, random)["image"]
-            assert (found.numpy() != image).any(), name
+            changed = RandAugment(1, 5)({"image": tf.constant(image, tf.float32)}, random)["image"]
+            assert (changed.numpy() != image).any(), name
 
 
 def test_both_directions_and_their_end() -> None:

@@ -67,8 +67,8 @@ def told(quality, chance, way) -> set[str]:
     values = shuffle_quality.values_of(way, range(shuffle_quality.SEEDS))
     return {
         name
-        for name, found in values.items()
-        if statistics.two_sample_p(found, chance[name]) < shuffle_quality.LEAST_P
+        for name, sample in values.items()
+        if statistics.two_sample_p(sample, chance[name]) < shuffle_quality.LEAST_P
     }
 
 
@@ -82,9 +82,9 @@ def test_the_order_on_disk_is_that_of_the_keys(quality, built) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("shuffle", ["full", "window"])
 def test_classes_of_a_built_set_come_as_by_chance(quality, chance, disk, geometry, shuffle) -> None:
-    found = told(quality, chance, quality[1].reader_orders(disk, geometry, shuffle))
+    names = told(quality, chance, quality[1].reader_orders(disk, geometry, shuffle))
     # Within a window records that lie side by side on disk go together: see docs on "full".
-    assert found <= (set(quality[2].OF_RECORDS) if shuffle == "window" else set())
+    assert names <= (set(quality[2].OF_RECORDS) if shuffle == "window" else set())
 
 
 @pytest.mark.proof
@@ -93,14 +93,14 @@ def test_full_needs_no_shuffle_on_disk(quality, chance, geometry) -> None:
 
 
 def test_window_needs_one(quality, chance, geometry) -> None:
-    found = told(quality, chance, quality[1].reader_orders(SORTED, geometry, "window"))
-    assert set(quality[2].OF_ONE) - {"rank correlation"} <= found
+    names = told(quality, chance, quality[1].reader_orders(SORTED, geometry, "window"))
+    assert set(quality[2].OF_ONE) - {"rank correlation"} <= names
 
 
 @pytest.mark.proof
 def test_a_buffer_of_ten_thousand_is_reported_by_every_statistic(quality, chance) -> None:
-    found = told(quality, chance, quality[1].buffer_orders(SORTED))
-    assert found == set(chance)
+    names = told(quality, chance, quality[1].buffer_orders(SORTED))
+    assert names == set(chance)
 
 
 def test_chance_is_not_reported_from_chance(quality, chance) -> None:

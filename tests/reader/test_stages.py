@@ -64,9 +64,9 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
     pipeline = sampled_pipeline(stream)
-    found = parsers_by_stage(pipeline.parser)
-    assert [name for name, _ in found] == ["storage", "parse", "augment", "batch"]
-    for _, parser in found:
+    parsers = parsers_by_stage(pipeline.parser)
+    assert [name for name, _ in parsers] == ["storage", "parse", "augment", "batch"]
+    for _, parser in parsers:
         batch = next(iter(dataset_of(dataclasses.replace(pipeline, parser=parser))))
         assert tf.nest.flatten(batch, expand_composites=False)[0].shape[0] == 4
 
@@ -74,9 +74,9 @@ def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> Non
 def test_every_prefix_of_texts_gives_batches(text_set) -> None:
     data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
     pipeline = sampled_pipeline(reader.load(data, batch_size=4, augment="standard"))
-    found = parsers_by_stage(pipeline.parser)
-    assert [name for name, _ in found] == ["storage", "parse", "augment"]
-    for _, parser in found:
+    parsers = parsers_by_stage(pipeline.parser)
+    assert [name for name, _ in parsers] == ["storage", "parse", "augment"]
+    for _, parser in parsers:
         assert (
             tf.nest.flatten(next(iter(dataset_of(dataclasses.replace(pipeline, parser=parser)))))[
                 0
@@ -90,8 +90,8 @@ def test_decoded_images_are_measured_as_the_cache_has_them(tiny) -> None:
     stream = reader.load(tiny, **options, cache="memory", cache_stage="decoded")
     pipeline = sampled_pipeline(stream)
     assert pipeline.options.epochs is None
-    for expected, found in zip(stream.dataset, dataset_of(pipeline), strict=False):
-        tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
+    for expected, batch in zip(stream.dataset, dataset_of(pipeline), strict=False):
+        tf.nest.map_structure(np.testing.assert_array_equal, expected, batch)
     times = measure_stages(stream, SECONDS)
     assert [stage.name for stage in times.stages][:3] == ["storage", "parse", "decode"]
     assert not times.reads_files
@@ -104,8 +104,8 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
     pipeline = sampled_pipeline(stream)
     _, parser = parsers_by_stage(pipeline.parser)[-1]
     made = dataset_of(dataclasses.replace(pipeline, parser=parser)).take(2 * stream.steps_per_epoch)
-    for expected, found in zip(stream.dataset, made, strict=True):
-        tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
+    for expected, batch in zip(stream.dataset, made, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, expected, batch)
 
 
 def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch) -> None:

@@ -93,10 +93,10 @@ def test_normalize(make_set: Any, expected: Normalization, dtype: str) -> None:
         assert stream.info.normalization == Normalization(mode, shift, scale)
         assert stream.info.dtype == "float32"
         plain = reader.load(directory, **options, dtype="float32").dataset
-        for (found, _), (pixels, _) in zip(stream.dataset, plain, strict=True):
-            assert found.dtype == tf.float32 and found.shape == (3, 16, 16, 3)
+        for (normalized, _), (pixels, _) in zip(stream.dataset, plain, strict=True):
+            assert normalized.dtype == tf.float32 and normalized.shape == (3, 16, 16, 3)
             expected = (pixels.numpy() - np.float32(shift)) / np.float32(scale)
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(normalized, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:

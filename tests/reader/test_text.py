@@ -208,8 +208,8 @@ def test_targets_stay_within_their_document(
     # Every document gives its neighbouring pairs, and nothing else has a weight.
     expected = Counter(
         (row, ids[i], ids[i + 1], i)
-        for row, found in enumerate(sequences)
-        for ids in found
+        for row, sequence in enumerate(sequences)
+        for ids in sequence
         for i in range(len(ids) - 1)
     )
     where = np.argwhere(weights.numpy() == 1)
@@ -226,7 +226,7 @@ def test_targets_stay_within_their_document(
         == expected
     )
     assert set(np.unique(weights)) <= {0.0, 1.0}
-    used = sum(len(ids) for found in sequences for ids in found)
+    used = sum(len(ids) for sequence in sequences for ids in sequence)
     info = stream.info
     assert info.tokens is not None and info.tokens.num_tokens == used
     assert info.tokens.padding_share == pytest.approx(1 - used / (16 * size))

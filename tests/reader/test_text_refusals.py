@@ -107,13 +107,13 @@ def test_the_vocabulary_of_a_hugging_face_tokenizer(token_set: MakeSet) -> None:
     ids = {"[UNK]": 3, "a": 0, "b": 60}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.save(str(directory / "tokenizer.json"))
-    found = find_vocabulary(directory, load_manifest(directory))
-    assert found == SetVocabulary(size=61, pad_id=None, unknown_id=3)
-    assert (found.padding, found.rows) == (61, 62)
+    vocabulary = find_vocabulary(directory, load_manifest(directory))
+    assert vocabulary == SetVocabulary(size=61, pad_id=None, unknown_id=3)
+    assert (vocabulary.padding, vocabulary.rows) == (61, 62)
     tokenizer.add_special_tokens(["<pad>"])
     tokenizer.save(str(directory / "tokenizer.json"))
-    found = find_vocabulary(directory, load_manifest(directory))
-    assert found.pad_id == found.padding == tokenizer.token_to_id("<pad>")
+    vocabulary = find_vocabulary(directory, load_manifest(directory))
+    assert vocabulary.pad_id == vocabulary.padding == tokenizer.token_to_id("<pad>")
 
 
 def test_a_vocabulary_that_no_table_can_have(token_set: MakeSet) -> None:
@@ -141,8 +141,8 @@ def test_the_vocabulary_of_a_sentence_piece_model(token_set: MakeSet) -> None:
         vocab_size=14, pad_id=3, minloglevel=2, hard_vocab_limit=False,
     )  # fmt: skip
     (directory / "tokenizer.model").write_bytes(model.getvalue())
-    found = find_vocabulary(directory, load_manifest(directory))
-    assert (found.size, found.pad_id, found.unknown_id) == (50, 3, 0)
+    vocabulary = find_vocabulary(directory, load_manifest(directory))
+    assert (vocabulary.size, vocabulary.pad_id, vocabulary.unknown_id) == (50, 3, 0)
 
 
 def test_the_vocabulary_that_a_manifest_tells(write_records: Any) -> None:
@@ -157,8 +157,8 @@ def test_the_vocabulary_that_a_manifest_tells(write_records: Any) -> None:
         manifest.name, schema, manifest.splits, manifest.ledger, told, manifest.files
     )
     (directory / MANIFEST).write_text(manifest.to_text())
-    found = find_vocabulary(directory, load_manifest(directory))
-    assert found == SetVocabulary(size=9, pad_id=2, unknown_id=None, end_id=3)
+    vocabulary = find_vocabulary(directory, load_manifest(directory))
+    assert vocabulary == SetVocabulary(size=9, pad_id=2, unknown_id=None, end_id=3)
 
 
 def test_without_an_id_of_padding_sequences_are_padded_with_the_end(packed_set: Any) -> None:

@@ -53,9 +53,9 @@ def both_ways(apply: Callable[[Any, Draws], Any], texts: list[str], seed: int = 
 
 
 def test_word_dropout() -> None:
-    found = both_ways(TEXT_TRANSFORMS["word_dropout"], TEXTS)
-    assert found[1] == found[3] == "" and found[2] == "a"
-    for before, after in zip(TEXTS, found, strict=True):
+    changed = both_ways(TEXT_TRANSFORMS["word_dropout"], TEXTS)
+    assert changed[1] == changed[3] == "" and changed[2] == "a"
+    for before, after in zip(TEXTS, changed, strict=True):
         assert is_subsequence(after.split(), before.split())
         assert bool(after) == bool(before.split())
     kept = [
@@ -70,8 +70,8 @@ def is_subsequence(part: list[str], whole: list[str]) -> bool:
 
 
 def test_word_swap() -> None:
-    found = both_ways(TEXT_TRANSFORMS["word_swap"], TEXTS)
-    for before, after in zip(TEXTS, found, strict=True):
+    changed = both_ways(TEXT_TRANSFORMS["word_swap"], TEXTS)
+    for before, after in zip(TEXTS, changed, strict=True):
         old, new = before.split(), after.split()
         assert Counter(old) == Counter(new)
         moved = sum(a != b for a, b in zip(old, new, strict=True))
@@ -80,8 +80,8 @@ def test_word_swap() -> None:
 
 
 def test_char_swap() -> None:
-    found = both_ways(TEXT_TRANSFORMS["char_swap"], TEXTS)
-    for before, after in changed_words(found):
+    changed = both_ways(TEXT_TRANSFORMS["char_swap"], TEXTS)
+    for before, after in changed_words(changed):
         assert len(before) >= 4 and sorted(before) == sorted(after)
         assert (before[0], before[-1]) == (after[0], after[-1])
         assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
@@ -89,16 +89,16 @@ def test_char_swap() -> None:
 
 
 def test_char_insert() -> None:
-    found = both_ways(TEXT_TRANSFORMS["char_insert"], TEXTS)
-    for before, after in changed_words(found):
+    changed = both_ways(TEXT_TRANSFORMS["char_insert"], TEXTS)
+    for before, after in changed_words(changed):
         assert len(after) == len(before) + 1 and set(after) == set(before)
         assert is_subsequence(list(before), list(after))
     assert both_ways(TEXT_TRANSFORMS["char_insert"], ["é"]) == ["éé"]
 
 
 def test_char_delete() -> None:
-    found = both_ways(TEXT_TRANSFORMS["char_delete"], TEXTS)
-    for before, after in changed_words(found):
+    changed = both_ways(TEXT_TRANSFORMS["char_delete"], TEXTS)
+    for before, after in changed_words(changed):
         assert len(after) == len(before) - 1 > 0
         assert is_subsequence(list(after), list(before))
     assert both_ways(TEXT_TRANSFORMS["char_delete"], ["é", "üü"]) == ["é", "ü"]
@@ -139,8 +139,8 @@ def test_synonym_replacement(synonyms: Path) -> None:
     kept = both_ways(apply, ["(Dog), DOG! dog-house", '"QUICK"', "nothing known here"])
     assert kept[0] in ("(hound), DOG! dog-house", "(Dog), hound! dog-house")
     assert kept[1] in ('"fast"', '"swift"') and kept[2] == "nothing known here"
-    found = {text for text in both_ways(apply, ["fast"] * 50)}
-    assert found == {"quick", "swift", "rapid transit"}
+    replaced = {text for text in both_ways(apply, ["fast"] * 50)}
+    assert replaced == {"quick", "swift", "rapid transit"}
 
 
 def test_synonyms_that_end_in_a_mark_and_a_list_that_begins_with_one(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ LETTERS = st.characters(exclude_categories=("Cc", "Cs"))
 def test_any_text_stays_text(texts: list[str]) -> None:
     draws = Draws(keys_of(len(texts)))
     for name, apply in TEXT_TRANSFORMS.items():
-        found = [text.decode() for text in apply(tf.constant(texts), draws).numpy()]
-        for before, after in zip(texts, found, strict=True):
+        changed = [text.decode() for text in apply(tf.constant(texts), draws).numpy()]
+        for before, after in zip(texts, changed, strict=True):
             words, chars = len(before.split()), len("".join(before.split()))
             difference = len("".join(after.split())) - chars
             if name == "word_dropout":
@@ -195,8 +195,8 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(
 
 def test_every_operation_of_a_step_has_its_turn(synonyms: Path) -> None:
     step = make_step(("word_swap", "word_dropout"), read_synonyms(synonyms))
-    found = both_ways(step, [SENTENCE] * 90)
-    words = [text.split() for text in found]
+    changed = both_ways(step, [SENTENCE] * 90)
+    words = [text.split() for text in changed]
     dropped = sum(len(text) < len(SENTENCE.split()) for text in words)
     replaced = sum(bool({"fast", "swift", "hound"} & set(text)) for text in words)
     swapped = sum(Counter(text) == Counter(SENTENCE.split()) for text in words)

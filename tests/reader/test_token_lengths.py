@@ -29,14 +29,14 @@ def test_it_is_the_array(
     column = pa.chunked_array([pa.array(part, kind) for part in parts], kind)
     stored = np.array([count for part in parts for count in part], np.int64)
     cut = stored if limit is None else np.minimum(stored, limit)
-    found = RecordLengths(column, limit)
-    assert (len(found), found.total) == (len(cut), cut.sum())
-    assert found.num_cut == (stored > cut).sum()
-    assert found.longest == max(cut.tolist(), default=0)
+    lengths = RecordLengths(column, limit)
+    assert (len(lengths), lengths.total) == (len(cut), cut.sum())
+    assert lengths.num_cut == (stored > cut).sum()
+    assert lengths.longest == max(cut.tolist(), default=0)
     numbers = np.arange(len(cut))
     random.shuffle(numbers)  # type: ignore[attr-defined]
-    assert (found[numbers] == cut[numbers]).all()
-    assert found[numbers[:0]].shape == (0,)
+    assert (lengths[numbers] == cut[numbers]).all()
+    assert lengths[numbers[:0]].shape == (0,)
 
 
 def test_nulls_are_no_counts() -> None:

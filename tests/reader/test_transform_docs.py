@@ -62,10 +62,10 @@ def test_stages_and_augmentations_are_reported(text: str) -> None:
 
 def test_images_exist_and_are_small(text: str, repository: Path) -> None:
     shown = re.findall(r"\]\((transforms/\w+\.jpg)\)", text)
-    found = sorted((repository / "docs" / "transforms").glob("*.jpg"))
-    assert sorted(shown) == [f"transforms/{path.name}" for path in found]
-    assert {*TRANSFORMS, "normalization"} <= {path.stem for path in found}
-    assert sum(path.stat().st_size for path in found) < MAX_BYTES
+    paths = sorted((repository / "docs" / "transforms").glob("*.jpg"))
+    assert sorted(shown) == [f"transforms/{path.name}" for path in paths]
+    assert {*TRANSFORMS, "normalization"} <= {path.stem for path in paths}
+    assert sum(path.stat().st_size for path in paths) < MAX_BYTES
 
 
 @pytest.mark.proof
@@ -127,6 +127,6 @@ def test_the_example_of_ones_own_runs(text: str, make_set: Any) -> None:
         code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class" in code
     )
     program = program.replace('"set"', repr(str(directory))).replace("224", "8")
-    found: dict[str, Any] = {"__name__": "__main__"}  # dataclasses look a module of that name up
-    exec(program, found)
-    assert next(iter(found["stream"].dataset))[0].shape == (64, 8, 8, 3)
+    defined: dict[str, Any] = {"__name__": "__main__"}  # dataclasses look a module of that name up
+    exec(program, defined)
+    assert next(iter(defined["stream"].dataset))[0].shape == (64, 8, 8, 3)

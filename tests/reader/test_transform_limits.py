@@ -54,8 +54,8 @@ def test_nothing_changes_at_no_strength(image: Any, draws: list[float]) -> None:
     image = image.astype(np.float32)
     for transform in IDENTITIES:
         random = tf.constant(draws[: transform.num_random], tf.float32)
-        found = transform({"image": tf.constant(image)}, random)["image"].numpy()
-        np.testing.assert_allclose(found, image, atol=1e-3, err_msg=repr(transform))
+        changed = transform({"image": tf.constant(image)}, random)["image"].numpy()
+        np.testing.assert_allclose(changed, image, atol=1e-3, err_msg=repr(transform))
 
 
 STRONGEST = [
@@ -79,9 +79,9 @@ def test_values_and_shapes_stay_in_range_at_any_strength(image: Any, draws: list
     for transform in STRONGEST:
         random = tf.constant(draws[: transform.num_random], tf.float32)
         example = transform({"image": image, "label": 7}, random)
-        found = example["image"].numpy()
-        assert found.shape == image.shape and found.dtype == np.float32, transform
-        assert found.min() >= 0 and found.max() <= 255.001, transform
+        changed = example["image"].numpy()
+        assert changed.shape == image.shape and changed.dtype == np.float32, transform
+        assert changed.min() >= 0 and changed.max() <= 255.001, transform
         assert example["label"] == 7
 
 

@@ -70,10 +70,10 @@ def test_chunks_of_any_size_give_the_loss_and_the_gradients_of_the_whole(rows, s
     before = chunked_loss.CHUNK_BYTES, chunked_loss._LEAST_ROWS
     chunked_loss.CHUNK_BYTES, chunked_loss._LEAST_ROWS = 4 * 11 * rows, 1
     try:
-        found = slopes(tf.function(chunked_losses), values, smoothing)
+        chunked = slopes(tf.function(chunked_losses), values, smoothing)
     finally:
         chunked_loss.CHUNK_BYTES, chunked_loss._LEAST_ROWS = before
-    for one, other in zip(found, slopes(whole_losses, values, smoothing), strict=True):
+    for one, other in zip(chunked, slopes(whole_losses, values, smoothing), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -140,10 +140,10 @@ def test_no_value_of_a_step_is_as_large_as_the_logits_of_the_batch(policy, chunk
     @tf.function
     def step(*values):
         with tf.GradientTape() as tape:
-            found = loop._objective.training(
+            outcome = loop._objective.training(
                 dict(zip(names, values, strict=False)), values[3], values[4]
             )
-            loss = tf.reduce_sum(found.losses)
+            loss = tf.reduce_sum(outcome.losses)
         return tape.gradient(loss, model.trainable_variables)
 
     inputs, targets, weights = batch_of(count)

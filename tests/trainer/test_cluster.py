@@ -46,12 +46,12 @@ def cluster_of(monkeypatch):
     ],
 )
 def test_clusters_of_schedulers(cluster_of, cluster, task, addresses, index, device):
-    found = cluster_of(cluster, *task, environment="cloud", job={"job_id": "7"})
-    assert (found.addresses, found.index) == (addresses, index)
-    assert found.device_of(index) == device
-    assert index not in found.others
-    assert len(found.others) == len(addresses) - 1
-    assert sum(map(len, found.jobs.values())) == len(addresses)
+    parsed = cluster_of(cluster, *task, environment="cloud", job={"job_id": "7"})
+    assert (parsed.addresses, parsed.index) == (addresses, index)
+    assert parsed.device_of(index) == device
+    assert index not in parsed.others
+    assert len(parsed.others) == len(addresses) - 1
+    assert sum(map(len, parsed.jobs.values())) == len(addresses)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_clusters_with_parameter_servers(cluster_of, task, index, name):
     cluster_of(TWO)
     with pytest.raises(UsageError, match="need --strategy parameter_server"):
         cluster_of(SERVED, *task)
-    found = cluster_of_environment("parameter_server")
-    assert (found.index, found.name_of(index)) == (index, name)
-    assert found.jobs == SERVED
+    cluster = cluster_of_environment("parameter_server")
+    assert (cluster.index, cluster.name_of(index)) == (index, name)
+    assert cluster.jobs == SERVED
 
 
 @pytest.mark.parametrize("lacking", ["chief", "worker", "ps"])
 def test_parameter_servers_need_a_chief_and_workers(cluster_of, monkeypatch, lacking):
-    cluster = {job: found for job, found in SERVED.items() if job != lacking}
+    cluster = {job: hosts for job, hosts in SERVED.items() if job != lacking}
     config = {"cluster": cluster, "task": {"type": "ps", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(UsageError, match=f"its cluster has no '{lacking}'.*\"ps\": "):

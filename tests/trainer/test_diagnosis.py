@@ -44,7 +44,7 @@ def costs(draw: st.DrawFn) -> Costs:
 
 def example(**changes: object) -> Costs:
     """One in which the model's step is what takes time: 2 cores, 100 examples/s."""
-    found = Costs(
+    typical = Costs(
         storage_seconds=0.0001,
         input_seconds=0.001,
         cpu_seconds={"storage": 0.0001, "parse": 0.0001, "decode": 0.0008, "augment": 0.0002},
@@ -54,7 +54,7 @@ def example(**changes: object) -> Costs:
         cores=2,
         machine_cores=2,
     )
-    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(typical, **changes)  # type: ignore[arg-type]
 
 
 @given(costs())
@@ -149,13 +149,13 @@ def test_doctor_names_measures_and_writes_nothing(photographs, shardmill) -> Non
         "doctor", photographs, "--image-size", 16, "--batch-size", 8, "--seconds", 0.1, "--json"
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["bottleneck"]["stage"] in {*STAGES, "cores"}
-    assert found["examples_per_second"] > 0
-    assert set(found["stages"]) == set(STAGES)
-    assert found["stages"]["decode"]["cpu_seconds"] > 0
-    assert found["storage"]["record_bytes"] > 0
-    for advice in found["advice"]:
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["bottleneck"]["stage"] in {*STAGES, "cores"}
+    assert report["examples_per_second"] > 0
+    assert set(report["stages"]) == set(STAGES)
+    assert report["stages"]["decode"]["cpu_seconds"] > 0
+    assert report["storage"]["record_bytes"] > 0
+    for advice in report["advice"]:
         assert advice["gain"] > 1
         assert advice["command"].splitlines()[-1].startswith(("shardmill train", "taskset"))
     assert sorted(path.name for path in photographs.parent.rglob("*")) == before

@@ -57,9 +57,9 @@ def test_parts_clipping_and_averages_are_those_of_one_device(
     parts = json.dumps(same | {"accumulate": 4} | given)
     done = run_program("steps.py", tmp_path / "parts", parts)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = keras.models.load_model(tmp_path / "parts" / "model.keras")
+    model = keras.models.load_model(tmp_path / "parts" / "model.keras")
     expected = keras.models.load_model(whole.model_path)
-    for a, b in zip(expected.get_weights(), found.get_weights(), strict=True):
+    for a, b in zip(expected.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
     last = json.loads((tmp_path / "parts" / "history.json").read_text())[-1]
     assert last["loss"] == pytest.approx(whole.final.loss, rel=1e-5)

@@ -64,9 +64,9 @@ def test_whole_shares_are_classes():
     shares = stream.dataset.map(lambda x, y: (x, tf.one_hot(y, tiny.NUM_CLASSES)))
     (one, by_class), (other, by_share) = make(), make()
     classes = by_class.train(iter(stream.dataset), 8, nothing)
-    found = by_share.train(iter(shares), 8, nothing)
-    assert found.mean_loss == pytest.approx(classes.mean_loss, rel=1e-5)
-    assert (found.correct, found.examples) == (classes.correct, classes.examples)
+    totals = by_share.train(iter(shares), 8, nothing)
+    assert totals.mean_loss == pytest.approx(classes.mean_loss, rel=1e-5)
+    assert (totals.correct, totals.examples) == (classes.correct, classes.examples)
     for ours, theirs in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 

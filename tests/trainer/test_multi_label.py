@@ -47,11 +47,11 @@ def test_every_label_of_every_example_is_counted_once():
     totals = loop.validate(iter(batches(13)), 2, nothing)
     images, labels = drawn(13)
     probabilities = model(images).numpy()
-    found = probabilities > 0.5
+    predicted = probabilities > 0.5
     assert (totals.examples, totals.relevant) == (13, labels.sum())
-    assert (totals.predicted, totals.hits) == (found.sum(), (found & (labels > 0)).sum())
-    assert totals.correct == (found == labels).all(axis=1).sum()
-    precision, recall = totals.hits / found.sum(), totals.hits / labels.sum()
+    assert (totals.predicted, totals.hits) == (predicted.sum(), (predicted & (labels > 0)).sum())
+    assert totals.correct == (predicted == labels).all(axis=1).sum()
+    precision, recall = totals.hits / predicted.sum(), totals.hits / labels.sum()
     assert totals.f1 == pytest.approx(2 * precision * recall / (precision + recall))
     losses = -np.log(np.where(labels > 0, probabilities, 1 - probabilities)).mean(axis=1)
     assert totals.mean_loss == pytest.approx(losses.mean(), rel=1e-5)

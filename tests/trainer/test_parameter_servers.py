@@ -24,10 +24,10 @@ from trainer.parameter_servers.remote_state import RemoteState
 
 def free_ports(count):
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [server.getsockname()[1] for server in servers]
+    ports = [server.getsockname()[1] for server in servers]
     for server in servers:
         server.close()
-    return found
+    return ports
 
 
 SERVED = ("--local-workers", 2, "--parameter-servers")
@@ -225,10 +225,10 @@ def test_a_step_on_parts_is_a_step_on_the_whole(name):
     for variable in (*whole.variables, *optimizer.variables):
         variable.assign(tf.zeros_like(variable.value))
     remote.pull()
-    found = [variable.numpy() for variable in (*whole.variables, *optimizer.variables)]
-    assert any(not np.allclose(a, b) for a, b in zip(expected, found, strict=False))
+    pulled = [variable.numpy() for variable in (*whole.variables, *optimizer.variables)]
+    assert any(not np.allclose(a, b) for a, b in zip(expected, pulled, strict=False))
     if name != "lamb":
-        for a, b in zip(stepped, found, strict=True):
+        for a, b in zip(stepped, pulled, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -270,9 +270,9 @@ def test_any_part_of_any_epoch_is_a_data_set_of_its_own(write_set, options):
 
     @tf.function
     def numbered(epoch, begin, end):
-        found = iter(stream.numbered(epoch, begin, end))
-        next(found)
-        return next(found)
+        iterator = iter(stream.numbered(epoch, begin, end))
+        next(iterator)
+        return next(iterator)
 
     for a, b in zip(
         numbered(*map(tf.constant, map(np.int64, (1, 2, 4)))), epochs[1][3], strict=True

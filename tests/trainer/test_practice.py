@@ -269,8 +269,8 @@ def test_two_phases_are_two_runs(write_set, options, tmp_path):
     first = train(head)
     second = dataclasses.replace(body, weights=first.best_path, run_dir=tmp_path / "second")
     expected = keras.models.load_model(train(second).model_path).get_weights()
-    found = keras.models.load_model(result.model_path).get_weights()
-    assert all(map(np.array_equal, found, expected))
+    weights = keras.models.load_model(result.model_path).get_weights()
+    assert all(map(np.array_equal, weights, expected))
     with pytest.raises(InputError, match=r"head holds a run with other .* epochs was 2, is 3"):
         train(dataclasses.replace(whole, head_epochs=3))
 

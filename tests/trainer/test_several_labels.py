@@ -46,9 +46,9 @@ def test_a_model_with_two_outputs_learns_both_labels(cars: Path, remainder: str)
     keras.utils.set_random_seed(0)
     stream = reader.load(cars, batch_size=16, label=("label", "colour"), remainder=remainder)
     ids = keras.Input((None,), dtype="int64")
-    found = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(8, 16)(ids))
+    pooled = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(8, 16)(ids))
     outputs = {
-        name: keras.layers.Dense(len(names), activation="softmax", name=name)(found)
+        name: keras.layers.Dense(len(names), activation="softmax", name=name)(pooled)
         for name, names in stream.info.labels.items()
     }
     model = keras.Model(ids, outputs)

@@ -12,16 +12,16 @@ from trainer.precision import resolve
 def test_every_strategy_learns_what_the_default_one_learns(run_program):
     done = run_program("strategies.py", "default", "one_device", "central_storage")
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    losses = found["default"]["losses"]
-    assert found["one_device"] == found["default"]
-    assert found["central_storage"]["num_replicas"] == 2
-    assert found["central_storage"]["losses"] == pytest.approx(losses, abs=1e-5)
+    report = json.loads(done.stdout.splitlines()[-1])
+    losses = report["default"]["losses"]
+    assert report["one_device"] == report["default"]
+    assert report["central_storage"]["num_replicas"] == 2
+    assert report["central_storage"]["losses"] == pytest.approx(losses, abs=1e-5)
     # BatchNorm and dropout update variables in a step, which the strategy refuses by itself.
-    assert found["norm"]["num_replicas"] == 2
-    assert found["norm"]["precision"] == resolve("auto")  # without a GPU
-    assert "--precision mixed_float16 does not work with --strategy central" in found["float16"]
-    assert found["tpu"].startswith("TensorFlow finds no TPU 'local' for --strategy tpu: ")
+    assert report["norm"]["num_replicas"] == 2
+    assert report["norm"]["precision"] == resolve("auto")  # without a GPU
+    assert "--precision mixed_float16 does not work with --strategy central" in report["float16"]
+    assert report["tpu"].startswith("TensorFlow finds no TPU 'local' for --strategy tpu: ")
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker", "tpu"])

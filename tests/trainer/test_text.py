@@ -40,13 +40,13 @@ def small(monkeypatch):
 def documents(count, seed):
     """Class 1 has a 5 somewhere, class 0 has none."""
     generator = np.random.default_rng(seed)
-    found = []
+    examples = []
     for number in range(count):
         ids = generator.integers(6, 40, generator.integers(3, 14)).tolist()
         if number % 2:
             ids[generator.integers(len(ids))] = 5
-        found.append((ids, number % 2))
-    return found
+        examples.append((ids, number % 2))
+    return examples
 
 
 def rhymes(count, seed):
@@ -207,8 +207,8 @@ def require_same_in_an_export(run_dir, model_path):
     tokens = np.random.default_rng(0).integers(1, 30, (3, 23)).tolist()
     inputs = sequences(tokens, [[0] * 12 + [1] * 11] * 3)
     expected = in_float32(keras.models.load_model(model_path))(inputs)
-    found = tf.saved_model.load(str(served)).signatures["serving_default"](**inputs)
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    outputs = tf.saved_model.load(str(served)).signatures["serving_default"](**inputs)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     with pytest.raises(UsageError, match="holds a language model, which predicts no classes"):
         open_predictor(served)
 

@@ -38,8 +38,8 @@ def await_checkpoint(run, process, count=1):
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
         if path.exists():
-            found = re.search(r'model_checkpoint_path: "ckpt-(\d+)"', path.read_text())
-            if found and int(found[1]) >= count:
+            match = re.search(r'model_checkpoint_path: "ckpt-(\d+)"', path.read_text())
+            if match and int(match[1]) >= count:
                 return
         time.sleep(0.1)
     raise AssertionError(f"no checkpoint in {run}")
@@ -184,10 +184,10 @@ def test_a_run_continues_with_other_numbers_of_workers(runs, tmp_path):
 
 def ports(count):
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [server.getsockname()[1] for server in servers]
+    numbers = [server.getsockname()[1] for server in servers]
     for server in servers:
         server.close()
-    return found
+    return numbers
 
 
 @pytest.mark.proof

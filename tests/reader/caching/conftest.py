@@ -87,10 +87,10 @@ def batches() -> Callable[..., tuple[list[Any], reader.Stream]]:
     def read(directory: Any, count: int = 14, **options: Any) -> tuple[list[Any], reader.Stream]:
         options = {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3} | options
         stream = reader.load(directory, **options)
-        found = [[part.numpy() for part in batch] for batch in stream.dataset.take(count)]
+        taken = [[part.numpy() for part in batch] for batch in stream.dataset.take(count)]
         for copies in stream.copies:
             copies.wait()
-        return found, stream
+        return taken, stream
 
     return read
 

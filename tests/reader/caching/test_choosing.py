@@ -42,9 +42,9 @@ def test_auto_chooses_and_says_why(found: CacheChoice, cache: str, reason: str) 
 
 
 def test_memory_that_is_not_there_is_refused_before_anything_is_read() -> None:
-    found = Situation(3 * GB, "decoded", None, 2 * GB, 0, None, "cache")
+    situation = Situation(3 * GB, "decoded", None, 2 * GB, 0, None, "cache")
     with pytest.raises(UsageError, match=r'cache="memory" needs 3 GB .* \(decoded\), but 2 GB'):
-        choose_cache("memory", found)
+        choose_cache("memory", situation)
 
 
 def test_memory_is_what_the_container_leaves(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ SIZES = ((24, 32), (31, 17), (5, 5))
 
 
 def decoded_set(cache: Path, split: str = "train") -> Path:
-    (found,) = cache.glob(f"*/decoded-tf*/{split}")
-    return found
+    (folder,) = cache.glob(f"*/decoded-tf*/{split}")
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_the_batches_are_the_same(
     plain, _ = batches(directory, cache="off", **options)
     plain = plain if labels != "none" else [[batch] for batch in plain]
     for cache in ("memory", "disk", "disk"):
-        found, stream = batches(directory, cache=cache, cache_stage="decoded", **options)
-        found = found if labels != "none" else [[batch] for batch in found]
-        assert same(plain, found)
+        cached, stream = batches(directory, cache=cache, cache_stage="decoded", **options)
+        cached = cached if labels != "none" else [[batch] for batch in cached]
+        assert same(plain, cached)
         stage = "stored" if encoding == "raw" else "decoded"
         assert (stream.info.cache, stream.info.cache_stage) == (cache, stage)
     assert ("stored as pixels" in stream.info.cache_reason) == (encoding == "raw")
@@ -74,16 +74,16 @@ def test_in_every_order_and_of_every_worker(
     directory = make_set({"train": (30, 11)}, sizes=SIZES)
     options = {"shuffle": shuffle, "worker": (1, 2), "batch_size": 8, "cache_dir": tmp_path / "c"}
     plain, _ = batches(directory, 9, cache="off", **options)
-    found, _ = batches(directory, 9, cache="disk", cache_stage="decoded", **options)
-    assert same(plain, found)
+    cached, _ = batches(directory, 9, cache="disk", cache_stage="decoded", **options)
+    assert same(plain, cached)
 
 
 def test_photographs(samples: Path, tmp_path: Path, build: Any, batches: Any, same: Any) -> None:
     """Of which most have colour at half the width."""
     build(samples, tmp_path / "set", resize="shorter:64", split="train=1")
     plain, _ = batches(tmp_path / "set", 6, image_size=32, cache="off")
-    found, _ = batches(tmp_path / "set", 6, image_size=32, cache="memory", cache_stage="decoded")
-    assert same(plain, found)
+    cached, _ = batches(tmp_path / "set", 6, image_size=32, cache="memory", cache_stage="decoded")
+    assert same(plain, cached)
 
 
 def test_the_copy_can_be_verified(make_set: Any, tmp_path: Path, batches: Any) -> None:
@@ -131,12 +131,12 @@ def test_all_other_features_and_columns_stay(
     )
     options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "cache"}
     reader.load(directory, cache="disk", cache_stage="decoded", **options)
-    found = decoded_set(tmp_path / "cache")
-    records = [decode_example(one) for _, one in read_records(next(found.glob("*.tfrecord*")))]
+    copy = decoded_set(tmp_path / "cache")
+    records = [decode_example(one) for _, one in read_records(next(copy.glob("*.tfrecord*")))]
     assert [record["note"] for record in records] == [[b"x"]] * 2
     assert [record["pixels_at"] for record in records] == [[0], [24 * 32 * 3]]
-    assert (found / "pixels").stat().st_size == 2 * 24 * 32 * 3
-    index = open_index(found / index_file("train"))
+    assert (copy / "pixels").stat().st_size == 2 * 24 * 32 * 3
+    index = open_index(copy / index_file("train"))
     assert index["mood"].to_pylist() == [7, 7]
     assert index["offset"].to_pylist() == [0, index["length"][0].as_py()]
 
@@ -155,9 +155,9 @@ def test_a_flipped_bit_of_a_pixel_is_mended(
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 128
     (copy / "pixels").write_bytes(flipped)
-    (found, _), *_ = reader.load(directory, **options).numpy()
+    (images, _), *_ = reader.load(directory, **options).numpy()
     assert any(f"Pixels in {copy}/pixels at byte 4608 did not match" in text for text in said)
-    assert np.array_equal(found, whole)
+    assert np.array_equal(images, whole)
     assert (copy / "pixels").read_bytes() == content
     # Of a damaged set, a damaged copy cannot be mended; nor can a record of the copy itself.
     (copy / "pixels").write_bytes(flipped)

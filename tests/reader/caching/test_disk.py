@@ -70,12 +70,12 @@ def test_what_does_not_fit_is_read_where_it_is(
     plain, _ = batches(tiny, cache="off")
     limit = load_manifest(tiny).splits["train"].bytes - 1
     for _ in range(2):
-        found, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit=limit)
-        assert same(plain, found)
+        cached, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit=limit)
+        assert same(plain, cached)
         assert "; 3 of its 4 shards fit into the limit of" in stream.info.cache_reason
         assert len(copied(tmp_path)) == 3
-    found, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit="1 B")
-    assert "; 0 of its 4 shards" in stream.info.cache_reason and same(plain, found)
+    cached, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit="1 B")
+    assert "; 0 of its 4 shards" in stream.info.cache_reason and same(plain, cached)
 
 
 def test_what_a_killed_process_left_is_replaced(tiny: Path, tmp_path: Path, batches: Any) -> None:
@@ -100,9 +100,9 @@ def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches:
     with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
         with pytest.warns(UserWarning, match="copying it failed"):
             stream = reader.load(directory, **options)
-            found = [image.numpy() for image, _ in stream.dataset.take(2)]
+            images = [image.numpy() for image, _ in stream.dataset.take(2)]
             stream.copies[0]._thread.join()
-    assert [image.tolist() for image in found] == [image.tolist() for image, _ in plain]
+    assert [image.tolist() for image in images] == [image.tolist() for image, _ in plain]
 
 
 def test_who_waits_for_the_copy_of_another_process_can_be_stopped(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> No
 def test_no_room_at_all_is_no_error(tiny: Path, tmp_path: Path, batches: Any, same: Any) -> None:
     usage = mock.Mock(free=1000)
     with mock.patch("shutil.disk_usage", return_value=usage):
-        found, stream = batches(tiny, cache="disk", cache_dir=tmp_path)
+        cached, stream = batches(tiny, cache="disk", cache_dir=tmp_path)
     assert "0 of its 4 shards" in stream.info.cache_reason
-    assert same(found, batches(tiny, cache="off")[0])
+    assert same(cached, batches(tiny, cache="off")[0])
 
 
 def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> None:

@@ -36,13 +36,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("s3")
     with (
         servers.versitygw(folder) as server,
-        proxies.proxy(server, folder / "proxy", latency=0.005) as found,
+        proxies.proxy(server, folder / "proxy", latency=0.005) as started,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name, value in found.server.environment.items():
+        for name, value in started.server.environment.items():
             patch.setenv(name, value)
         object_stores.forget_connections()
-        yield found
+        yield started
     object_stores.forget_connections()
 
 
@@ -109,16 +109,16 @@ def test_a_server_that_goes_away_for_seconds_is_waited_for(
 ) -> None:
     local = read(tiny, epochs=2, cache="off")
     stream = reader.load(url, epochs=2, cache="off", cache_dir=tmp_path, **OPTIONS)
-    found = []
+    taken = []
     for batch in stream.dataset:
-        found.append([part.numpy() for part in batch])
-        if len(found) == 5:
+        taken.append([part.numpy() for part in batch])
+        if len(taken) == 5:
             running.set(faults=[faults.Fault("reset-before")])
             back = threading.Timer(3, running.set, kwargs={"faults": []})
             back.start()
     back.join()
     assert running.counts().faults["reset-before"] > 0
-    assert same(local, found)
+    assert same(local, taken)
 
 
 def test_a_server_that_stays_away_is_one_error(running: Any, url: str, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_records_by_number_come_with_many_requests_at_a_time(
     running.set(latency=0.05)
     running.reset()
     keys = [100, 3, 57, 3, 109, 60]
-    found = [one["id"] for one in remote.__getitems__(keys)]
+    ids = [one["id"] for one in remote.__getitems__(keys)]
     running.set(latency=0.005)
-    assert found == [local[key]["id"] for key in keys]
+    assert ids == [local[key]["id"] for key in keys]
     assert running.counts().most_in_flight > 1
     assert [one["id"] for one in remote] == [one["id"] for one in local]
 

@@ -148,7 +148,7 @@ def test_streams_of_several_processes(tiny: Path, tmp_path: Path, batches: Any, 
         subprocess.Popen([*command, split, stage, str(limit)], stdout=subprocess.PIPE, text=True)
         for split in ("train", "test", "train")
     ]
-    found = [process.communicate(timeout=250)[0].strip() for process in processes]
+    outputs = [process.communicate(timeout=250)[0].strip() for process in processes]
     expected = []
     for split in ("train", "test", "train"):
         digest = hashlib.sha256()
@@ -158,7 +158,7 @@ def test_streams_of_several_processes(tiny: Path, tmp_path: Path, batches: Any, 
         for x, y in plain:
             digest.update(x.tobytes() + y.tobytes())
         expected.append(digest.hexdigest())
-    assert found == expected
+    assert outputs == expected
     store = Store(tmp_path, limit)
     assert sum(entry.bytes for entry in store.entries()) <= limit
     assert not any(entry.in_use for entry in store.entries())

@@ -49,8 +49,8 @@ def test_the_batches_are_the_same(
 ) -> None:
     plain, _ = batches(tiny, cache="off", shuffle=options.get("shuffle", "window"))
     url, _ = remote(tiny)
-    found, _ = batches(url, cache_dir=tmp_path, **options)
-    assert same(plain, found)
+    fetched, _ = batches(url, cache_dir=tmp_path, **options)
+    assert same(plain, fetched)
 
 
 def test_a_cut_transfer_is_seen_and_made_again(
@@ -59,10 +59,10 @@ def test_a_cut_transfer_is_seen_and_made_again(
     url, files = remote(tiny)
     file = load_manifest(tiny).splits["train"].shards[0].file
     files.cuts = {"train.arrow": 1, file: 2}
-    found, stream = batches(url, cache="disk", cache_dir=tmp_path)
+    fetched, stream = batches(url, cache="disk", cache_dir=tmp_path)
     assert stream.copies[0].error is None
     assert next(tmp_path.glob(f"*/{file}")).read_bytes() == (tiny / file).read_bytes()
-    assert same(found, batches(tiny, cache="off")[0])
+    assert same(fetched, batches(tiny, cache="off")[0])
 
 
 def test_what_is_copied_is_not_asked_for_again(
@@ -186,10 +186,10 @@ def test_the_first_batch_waits_for_a_part_of_its_window(
             return original(self, numbers)
 
         with mock.patch.object(CheckedRecordReader, "read_now", counted):
-            found = reader.load(
+            stream = reader.load(
                 url, batch_size=10, image_size=8, epochs=1, cache="off", cache_dir=tmp_path
             )
-            first = [image.numpy() for image, _ in found.dataset]
+            first = [image.numpy() for image, _ in stream.dataset]
     assert sorted(reads) == [10, 10, 20, 30, 40]  # some are read at the same time
     local = reader.load(tiny, batch_size=10, image_size=8, epochs=1, cache="off")
     assert same([first], [[image.numpy() for image, _ in local.dataset]])

@@ -34,7 +34,7 @@ def taken() -> Callable[..., list[list[Any]]]:
     """Batches of a data set as lists of numpy arrays, one for each part of an element."""
 
     def arrays(dataset: tf.data.Dataset, count: int | None = None) -> list[list[Any]]:
-        found = dataset if count is None else dataset.take(count)
-        return [[part.numpy() for part in tf.nest.flatten(batch)] for batch in found]
+        some = dataset if count is None else dataset.take(count)
+        return [[part.numpy() for part in tf.nest.flatten(batch)] for batch in some]
 
     return arrays

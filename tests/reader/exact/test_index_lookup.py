@@ -55,14 +55,14 @@ def test_any_layout_of_record_batches(
         for start, size in zip(starts.tolist(), sizes, strict=True)
     ]
     path = tmp_path_factory.mktemp("index") / "i.arrow"
-    write_index(path, [batch for found in batches for batch in found])
+    write_index(path, [batch for group in batches for batch in group])
     graph = IndexColumns(path, ("large", "small"))
     assert graph.num_records == rows
     records = np.random.default_rng(1).integers(0, rows, 20)
     lookup = tf.function(lambda name, records: graph.column(name, records))
     for column, expected in (("large", values[skipped:]), ("small", values[skipped:] >> 32)):
-        found = lookup(column, tf.constant(records))
-        assert found.dtype == tf.int64 and (found.numpy() == expected[records]).all()
+        looked_up = lookup(column, tf.constant(records))
+        assert looked_up.dtype == tf.int64 and (looked_up.numpy() == expected[records]).all()
 
 
 @pytest.mark.parametrize(
@@ -142,20 +142,20 @@ def test_an_index_that_points_astray(index: Path, column: str, wrong: int) -> No
     """It ends the iteration with an error, not the process, and gives no wrong record."""
     edited(index, column, lambda values: [*values[:15], wrong, *values[16:]])
     stream = load(index, shuffle="off")
-    found: list[int] = []
+    read: list[int] = []
     try:
         for _, labels in stream.dataset:
-            found += labels.numpy().tolist()
+            read += labels.numpy().tolist()
     except tf.errors.UnknownError as error:
         assert (
             f"{index}" in str(error)
             or "does not match" in str(error)
             or "a record has" in str(error)
         )
-        assert len(found) < 30
+        assert len(read) < 30
     else:  # a length that is too short is a hint on how much to read at a time
-        assert (column, wrong, len(found)) == ("length", 7, 30)
-    assert found == list(range(len(found)))
+        assert (column, wrong, len(read)) == ("length", 7, 30)
+    assert read == list(range(len(read)))
 
 
 @pytest.mark.parametrize("sample", ["balanced", {"class1": 1.0}])
@@ -228,5 +228,5 @@ def test_places_far_into_a_large_index(tmp_path: Path) -> None:
     # The same file behind 3 GiB of zeros: the column lies so many places further.
     graph._bytes = gap + len(content)
     graph._bases["offset"] = tf.constant([place + gap // 8], tf.int64)
-    found = tf.function(lambda records: graph.column("offset", records))(tf.range(5, dtype="int64"))
-    assert (found.numpy() == values).all()
+    at = tf.function(lambda records: graph.column("offset", records))(tf.range(5, dtype="int64"))
+    assert (at.numpy() == values).all()

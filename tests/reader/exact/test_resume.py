@@ -106,10 +106,10 @@ def test_any_stop_any_worker_any_set(
     ]
     count = steps * 2 + (steps + 1) // 2
     whole = taken(stream.dataset, count)
-    for found, rows in zip(whole, expected[:count], strict=True):
-        assert found[1].tolist() == [number for number, _ in rows]
+    for parts, rows in zip(whole, expected[:count], strict=True):
+        assert parts[1].tolist() == [number for number, _ in rows]
         if remainder == "pad":
-            assert found[2].tolist() == [weight for _, weight in rows]
+            assert parts[2].tolist() == [weight for _, weight in rows]
 
     # Stopped, gone on with by one worker of some, stopped again, gone on with by one of others.
     stop = data.draw(st.integers(0, count - 1))
@@ -117,14 +117,14 @@ def test_any_stop_any_worker_any_set(
     state = by_json(stream.state(stop))
     resumed = reader.load(directory, **options, worker=own, state=state)
     assert resumed.first_step == stop
-    rest = [[part[own[0] :: own[1]] for part in found] for found in whole[stop:]]
+    rest = [[part[own[0] :: own[1]] for part in parts] for parts in whole[stop:]]
     assert equal(taken(resumed.dataset, count - stop), rest)
 
     state = by_json(resumed.state(global_step=stop + again))
     assert state == stream.state(stop + again)
     resumed = reader.load(directory, **options, worker=other, state=state)
     assert resumed.first_step == stop + again
-    rest = [[part[other[0] :: other[1]] for part in found] for found in whole[stop + again :]]
+    rest = [[part[other[0] :: other[1]] for part in parts] for parts in whole[stop + again :]]
     assert equal(taken(resumed.dataset, count - stop - again), rest)
 
 
@@ -186,7 +186,7 @@ def test_text_of_every_kind(
         resumed = reader.load(
             directory, **options, worker=worker, state=by_json(stream.state(stop))
         )
-        rest = [[part[worker[0] :: worker[1]] for part in found] for found in whole[stop:]]
+        rest = [[part[worker[0] :: worker[1]] for part in parts] for parts in whole[stop:]]
         assert equal(taken(resumed.dataset, count - stop), rest)
 
 
@@ -201,10 +201,10 @@ def test_sums_over_all_workers_are_exact(
             reader.load(tiny, **options, worker=(worker, workers)) for worker in range(workers)
         ]
         steps = streams[0].steps_per_epoch
-        found = [taken(stream.dataset) for stream in streams]
-        assert [len(batches) for batches in found] == [2 * steps] * workers
+        by_worker = [taken(stream.dataset) for stream in streams]
+        assert [len(batches) for batches in by_worker] == [2 * steps] * workers
         for epoch in range(2):
-            own = [batch for batches in found for batch in batches[epoch * steps :][:steps]]
+            own = [batch for batches in by_worker for batch in batches[epoch * steps :][:steps]]
             labels = np.concatenate([batch[1] for batch in own])
             times = Counter(labels.tolist())
             assert len(labels) == steps * batch and set(times) == set(range(110))

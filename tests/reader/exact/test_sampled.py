@@ -73,8 +73,8 @@ def test_shares_are_exact_and_records_come_equally_often(
     numbers = drawn_numbers(sampler, np.arange(count), epoch)
     block = sum(slots for _, slots in classes)
     for start in range(0, count - block + 1, block):
-        found = np.bincount(labels[numbers[start : start + block]], minlength=len(classes))
-        assert found.tolist() == [slots for _, slots in classes]
+        counts = np.bincount(labels[numbers[start : start + block]], minlength=len(classes))
+        assert counts.tolist() == [slots for _, slots in classes]
     times = np.bincount(numbers, minlength=len(labels))
     for number in range(len(classes)):
         own = times[labels == number]
@@ -92,8 +92,8 @@ def test_tensorflow_draws_the_same(
     classes, seed, epoch = drawn
     sampler, _ = sampler_of(classes, seed)
     positions = np.arange(start, start + count * step, step)
-    found = sampler.numbers(tf.constant(positions), tf.constant(epoch, tf.int64))
-    assert (found.numpy() == drawn_numbers(sampler, positions, epoch)).all()
+    numbers = sampler.numbers(tf.constant(positions), tf.constant(epoch, tf.int64))
+    assert (numbers.numpy() == drawn_numbers(sampler, positions, epoch)).all()
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ def test_sampled_streams_resume_on_any_workers(
         for stop, worker in ((0, (1, 2)), (5, (3, 4)), (stream.steps_per_epoch, (0, 1))):
             state = json.loads(json.dumps(stream.state(stop)))
             resumed = reader.load(documents, **options, streams=4, worker=worker, state=state)
-            found = taken(resumed.dataset, count - stop)
-            for one, other in zip(found, whole[stop:], strict=True):
+            rest = taken(resumed.dataset, count - stop)
+            for one, other in zip(rest, whole[stop:], strict=True):
                 for a, b in zip(one, other, strict=True):
                     assert np.array_equal(a, b[worker[0] :: worker[1]])
     labels = np.concatenate([batch[1] for batch in whole[: stream.steps_per_epoch]])

@@ -74,13 +74,13 @@ def test_what_fills_up_an_epoch(
     batches = epoch_batches(range(geometry.records), batch, remainder)
     for worker in range(workers):
         share = share_of(geometry, worker, workers, batch, remainder)
-        found = [
+        filling = [
             position
             for window, residue, take in share.filling()
             for position in positions_of(Task(0, window, residue, 0, take, 0), share)
         ]
         own = [row for rows in batches for row in rows[worker::workers]]
-        assert found == [position for position, weight in own if not weight]
+        assert filling == [position for position, weight in own if not weight]
         assert share.own(share.emitted) == len(own)
         for window, _, take in share.filling():
             assert take > 0 and 0 <= window < geometry.num_windows
@@ -104,11 +104,11 @@ def test_the_tasks_of_the_rest_of_an_epoch(
     tasks = windows_of(share, batch, remainder).of_epoch(
         tf.constant(5, tf.int64), tf.constant(step * batch, tf.int64)
     )
-    found = []
+    pairs = []
     for task in tasks.as_numpy_iterator():
         assert task.take > 0 and task.epoch == 5
-        found += [(position, float(task.real)) for position in positions_of(task, share)]
-    assert found == [row for rows in batches[step:] for row in rows[worker::workers]]
+        pairs += [(position, float(task.real)) for position in positions_of(task, share)]
+    assert pairs == [row for rows in batches[step:] for row in rows[worker::workers]]
 
 
 @settings(max_examples=12)
@@ -123,13 +123,13 @@ def test_endless_tasks_run_over_the_ends_of_epochs(
     share = share_of(geometry, worker, workers, batch, "drop")
     tasks = windows_of(share, batch, "drop").endless(epoch, start)
     last = epoch + 3
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     for task in tasks.take_while(lambda task: task.epoch < last).as_numpy_iterator():
         assert task.take > 0
-        found += [(int(task.epoch), position) for position in positions_of(task, share)]
+        places += [(int(task.epoch), position) for position in positions_of(task, share)]
     row = [divmod(n, geometry.records) for n in range(last * geometry.records)]
     begin = epoch * geometry.records + start
-    assert found == [place for n, place in enumerate(row) if n >= begin and n % workers == worker]
+    assert places == [place for n, place in enumerate(row) if n >= begin and n % workers == worker]
 
 
 @settings(max_examples=25)
@@ -145,7 +145,7 @@ def test_the_batches_of_all_workers_are_those_of_one(
     geometry, workers, batch = layout
     numbers = numpy_order.epoch_numbers(geometry, seed, 1, shuffle)
     expected = epoch_batches(numbers, batch, remainder)
-    found: list[list[int]] = [[] for _ in expected]
+    filled: list[list[int]] = [[] for _ in expected]
     for worker in range(workers):
         share = share_of(geometry, worker, workers, batch, remainder)
         own: list[int] = []
@@ -157,8 +157,8 @@ def test_the_batches_of_all_workers_are_those_of_one(
             own += read[wanted[:take]].tolist()
         assert len(own) >= share.own(share.emitted)
         for number, record in enumerate(own[: share.own(share.emitted)]):
-            found[(worker + number * workers) // batch].append(record)
-    assert [Counter(rows) for rows in found] == [
+            filled[(worker + number * workers) // batch].append(record)
+    assert [Counter(rows) for rows in filled] == [
         Counter(number for number, _ in rows) for rows in expected
     ]
 

@@ -89,12 +89,12 @@ def answer(process: subprocess.Popen[str]) -> Any:
 
 @pytest.mark.proof
 def test_a_mirrored_strategy_trains_on_the_same_records(tiny: Path, repository: Path) -> None:
-    found = answer(start(repository, MIRRORED, tiny))
+    report = answer(start(repository, MIRRORED, tiny))
     for kind in ("whole", "context"):
-        for parts, labels in zip(found[kind], found["single"], strict=True):
+        for parts, labels in zip(report[kind], report["single"], strict=True):
             assert [len(part) for part in parts] == [10, 10]
             assert [*parts[0], *parts[1]] == labels
-    mirrored, alone = found["losses"]
+    mirrored, alone = report["losses"]
     assert np.allclose(mirrored, alone, rtol=1e-4)
 
 
@@ -115,15 +115,15 @@ def test_processes_share_every_batch(
 
 def test_options_arrive(tiny: Path) -> None:
     options = reader.load(tiny, batch_size=4, image_size=8, threads=3, ram_budget=1 << 28).dataset
-    found = options.options()
-    assert found.deterministic is True
-    assert found.threading.private_threadpool_size == 3
-    assert (found.autotune.cpu_budget, found.autotune.ram_budget) == (3, 1 << 28)
+    applied = options.options()
+    assert applied.deterministic is True
+    assert applied.threading.private_threadpool_size == 3
+    assert (applied.autotune.cpu_budget, applied.autotune.ram_budget) == (3, 1 << 28)
     off = tf.data.experimental.AutoShardPolicy.OFF
-    assert found.experimental_distribute.auto_shard_policy == off
-    found = reader.load(tiny, batch_size=4, image_size=8).dataset.options()
-    assert found.threading.private_threadpool_size is None
-    assert found.experimental_distribute.auto_shard_policy == off
+    assert applied.experimental_distribute.auto_shard_policy == off
+    applied = reader.load(tiny, batch_size=4, image_size=8).dataset.options()
+    assert applied.threading.private_threadpool_size is None
+    assert applied.experimental_distribute.auto_shard_policy == off
 
 
 @pytest.mark.proof

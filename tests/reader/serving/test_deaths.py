@@ -55,8 +55,8 @@ def test_a_lost_service_is_replaced_by_this_process(
     with mock.patch("reader.service.client.PATIENCE", 5):
         stream = reader.load(tiny, **IMAGES, epochs=3, service=served.address)
         steps = stream.steps_per_epoch
-        found = by_epoch(stream.dataset, steps, kill)
-    assert found == by_epoch(reader.load(tiny, **IMAGES, epochs=3).dataset, steps)
+        epochs = by_epoch(stream.dataset, steps, kill)
+    assert epochs == by_epoch(reader.load(tiny, **IMAGES, epochs=3).dataset, steps)
     told = f"{steps} of {steps} batches of epoch 2 did not come from {served.address}"
     assert told in capfd.readouterr().err
 

@@ -121,10 +121,10 @@ def test_states_lie_between_epochs(shared: str, tiny: Path, by_epoch: ByEpoch) -
         served.state(3)
     # A state of a stream without service may lie anywhere: what is left is read.
     rest = reader.load(tiny, **IMAGES, epochs=2, service=shared, state=local.state(5))
-    found, expected = list(rest.dataset), list(local.dataset)
+    resumed, expected = list(rest.dataset), list(local.dataset)
     left = steps - 5
-    assert by_epoch(found[:left], steps) == by_epoch(expected[5:steps], steps)
-    assert by_epoch(found[left:], steps) == by_epoch(expected[steps:], steps)
+    assert by_epoch(resumed[:left], steps) == by_epoch(expected[5:steps], steps)
+    assert by_epoch(resumed[left:], steps) == by_epoch(expected[steps:], steps)
 
 
 @pytest.mark.proof

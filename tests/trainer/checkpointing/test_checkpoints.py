@@ -101,5 +101,5 @@ def test_the_latest_checkpoints_stay(tmp_path):
     for number in range(4):
         kept.save(Progress(number))
     kept.wait()
-    found = {path.name.partition(".")[0] for path in (tmp_path / "c").iterdir()}
-    assert found == {"checkpoint", "ckpt-3", "ckpt-4"}
+    names = {path.name.partition(".")[0] for path in (tmp_path / "c").iterdir()}
+    assert names == {"checkpoint", "ckpt-3", "ckpt-4"}

@@ -61,8 +61,8 @@ def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, pla
         train_on(tiny.data(), cut, terminate_at(phase, 2))
     assert stopped.value.exit_code == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    found = latest_progress(cut.run_dir / "checkpoints")
-    assert (found.epochs_done, found.step) == place
+    progress = latest_progress(cut.run_dir / "checkpoints")
+    assert (progress.epochs_done, progress.step) == place
     assert not (cut.run_dir / "model.keras").exists()
 
     other = dataclasses.replace(cut, batch_size=16)
@@ -101,8 +101,8 @@ def test_ctrl_c_ends_a_run_at_a_checkpoint_and_twice_at_once(options, tmp_path, 
     assert StopAsked(signal.SIGINT) in events
     with pytest.raises(KeyboardInterrupt):
         train_on(tiny.data(), cut, terminate_at("train", 1, signal.SIGINT, signal.SIGINT))
-    found = latest_progress(cut.run_dir / "checkpoints")
-    assert (found.epochs_done, found.step) == (0, 1), "the second one saves nothing"
+    progress = latest_progress(cut.run_dir / "checkpoints")
+    assert (progress.epochs_done, progress.step) == (0, 1), "the second one saves nothing"
     assert where_it_resumes(cut.run_dir).endswith("after 0 epochs and 1 step of the next")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train_on(tiny.data(), cut)
@@ -158,13 +158,13 @@ def test_a_checkpoint_within_an_epoch_holds_the_place_of_the_reader(write_set, o
 
     with pytest.raises(Stopped):
         train(given, stop)
-    found = latest_progress(given.run_dir / "checkpoints")
-    assert found.epochs_done == 0 and 1 <= found.step < 3
-    assert found.totals.examples == 8 * found.step
+    progress = latest_progress(given.run_dir / "checkpoints")
+    assert progress.epochs_done == 0 and 1 <= progress.step < 3
+    assert progress.totals.examples == 8 * progress.step
     root_hash = json.loads((given.data / "manifest.json").read_text())["root_hash"]
-    assert found.reader["root_hash"] == root_hash
-    assert (found.reader["epoch"], found.reader["step"]) == (0, found.step)
-    assert len(json.dumps(found.reader)) < 1000
+    assert progress.reader["root_hash"] == root_hash
+    assert (progress.reader["epoch"], progress.reader["step"]) == (0, progress.step)
+    assert len(json.dumps(progress.reader)) < 1000
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0.0, [4, 8]), (1e-9, [1, 4, 5, 8])])

@@ -100,8 +100,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(copied, damage, name, fac
     damage(copied / name)
     said = []
     assert newest(copied, lambda *damage: said.append(damage)) == 2
-    [(path, found, used)] = said
-    assert path.name.startswith("ckpt-3") and re.match(fact, found), found
+    [(path, problem, used)] = said
+    assert path.name.startswith("ckpt-3") and re.match(fact, problem), problem
     assert used == copied / "ckpt-2"
 
 

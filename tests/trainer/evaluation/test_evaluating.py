@@ -41,10 +41,10 @@ def test_a_run_is_measured_as_its_training_did(run):
     served = export(ExportOptions(run.run_dir, run.run_dir / "served", evaluate=True))
     keras_row, row = served.models
     assert row.accuracy == keras_row.accuracy == pytest.approx(final.val_accuracy)
-    found = evaluate(run.run_dir / "served", split="validation")
-    assert (found.runtime, found.matrix) == ("saved-model", result.matrix)
-    assert found.loss == pytest.approx(result.loss, rel=1e-4)
-    assert evaluate(served.path, split="validation").loss == found.loss
+    exported = evaluate(run.run_dir / "served", split="validation")
+    assert (exported.runtime, exported.matrix) == ("saved-model", result.matrix)
+    assert exported.loss == pytest.approx(result.loss, rel=1e-4)
+    assert evaluate(served.path, split="validation").loss == exported.loss
 
 
 def test_another_set_may_have_some_of_the_classes_in_another_order(run, write_set, tmp_path):

@@ -32,7 +32,7 @@ def expected(trained):
     """Record id -> probabilities, through reader.load and Keras."""
     import reader
 
-    model, found = in_float32(open_run(trained.run).model), {}
+    model, rows_of = in_float32(open_run(trained.run).model), {}
     for split in ("train", "test"):
         stream = reader.load(
             trained.data, split=split, batch_size=32, image_size=32, features=("id",),
@@ -40,8 +40,8 @@ def expected(trained):
         )  # fmt: skip
         for inputs, _ in stream.dataset.as_numpy_iterator():
             rows = model(inputs["image"].astype(np.float32), training=False).numpy()
-            found |= dict(zip([name.decode() for name in inputs["id"]], rows, strict=True))
-    return found
+            rows_of |= dict(zip([name.decode() for name in inputs["id"]], rows, strict=True))
+    return rows_of
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,11 @@ def records(trained):
     """Record id -> the bytes in the shards."""
     specs = {name: tf.io.FixedLenFeature([], tf.string) for name in ("id", "image")}
     shards = [str(path) for path in sorted(trained.data.glob("*.tfrecord-*"))]
-    found = {}
+    images = {}
     for example in tf.data.TFRecordDataset(shards):
         record = tf.io.parse_single_example(example, specs)
-        found[record["id"].numpy().decode()] = record["image"].numpy()
-    return found
+        images[record["id"].numpy().decode()] = record["image"].numpy()
+    return images
 
 
 def predicted(folder, signature, files):
@@ -199,8 +199,8 @@ def test_a_reason_is_more_than_the_place(message, reason):
     def fail(batch):
         raise tf.errors.InvalidArgumentError(None, None, message)
 
-    (found,) = Predictor("image", False, ("a", "b"), fail).predict([("a.jpg", b"")])
-    assert found.error == f"not an image that can be decoded: {reason}"
+    (prediction,) = Predictor("image", False, ("a", "b"), fail).predict([("a.jpg", b"")])
+    assert prediction.error == f"not an image that can be decoded: {reason}"
 
 
 @pytest.fixture

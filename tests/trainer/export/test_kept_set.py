@@ -72,8 +72,8 @@ def text_run(small, tmp_path):
 
 
 def predictions(model, inputs, make_clean=None):
-    found = open_predictor(model, make_clean=make_clean).predict(inputs, are_files=False)
-    return [(one.classes, one.error) for one in found]
+    predicted = open_predictor(model, make_clean=make_clean).predict(inputs, are_files=False)
+    return [(one.classes, one.error) for one in predicted]
 
 
 def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path):
@@ -137,8 +137,8 @@ def test_a_run_of_texts_needs_no_set_and_cleans_as_it_did(text_run, tmp_path):
     assert predictions(again.path, texts, TextCleaner) == predictions(served, texts, TextCleaner)
     clean = ["Where is my card?", "Question 3: where is cash?"]
     assert predictions(run, [(text, text.encode()) for text in clean], TextCleaner) == before
-    found = predictions(again.path, texts, TextCleaner)
-    for (one, _), (two, _) in zip(found, before, strict=True):
+    after = predictions(again.path, texts, TextCleaner)
+    for (one, _), (two, _) in zip(after, before, strict=True):
         assert [name for name, _ in one] == [name for name, _ in two]
         np.testing.assert_allclose([s for _, s in one], [s for _, s in two], atol=1e-5)
 

@@ -21,7 +21,7 @@ def through_reader(run, split, key, **options):
     """A kept feature of a record -> probabilities, through reader.load and Keras in float32."""
     import reader
 
-    opened, found = open_run(run), {}
+    opened, rows_of = open_run(run), {}
     model = in_float32(opened.model)
     stream = reader.load(
         opened.data, split=split, batch_size=32, features=(key,), shuffle="off", epochs=1,
@@ -32,8 +32,8 @@ def through_reader(run, split, key, **options):
         (values,) = inputs.values()
         values = values if values.dtype == np.int64 else values.astype(np.float32)
         rows = model(values, training=False).numpy()
-        found |= dict(zip([name.decode() for name in ids], rows, strict=True))
-    return found
+        rows_of |= dict(zip([name.decode() for name in ids], rows, strict=True))
+    return rows_of
 
 
 def test_photographs_of_a_set_of_jpegs_get_the_same_classes(samples, tmp_path):
@@ -51,15 +51,15 @@ def test_photographs_of_a_set_of_jpegs_get_the_same_classes(samples, tmp_path):
     names = sorted(expected)
     rows = np.array([expected[name] for name in names])
     call = tf.saved_model.load(str(served)).signatures["serving_default"]
-    found = np.concatenate(
+    served_rows = np.concatenate(
         [
             call(image_bytes=tf.constant([(samples / name).read_bytes()]))["probabilities"]
             for name in names
         ]
     )
     assert len(names) >= 200
-    assert np.mean(found.argmax(axis=1) == rows.argmax(axis=1)) >= 0.98
-    assert np.abs(found - rows).mean() < 0.005
+    assert np.mean(served_rows.argmax(axis=1) == rows.argmax(axis=1)) >= 0.98
+    assert np.abs(served_rows - rows).mean() < 0.005
 
 
 @pytest.mark.parametrize("tokenizer", ["bpe:1000", "unigram:1000"])
@@ -97,7 +97,7 @@ def test_texts_are_tokenized_as_in_the_set(tokenizer, repository, tmp_path):
     assert any("tokenizer" in note for note in done.notes) != in_graph
     model = tmp_path / "served" if in_graph else run
     predictor = open_predictor(model, make_clean=None if in_graph else TextCleaner)
-    found = {
+    shares = {
         one.name: dict(one.classes)
         for one in predictor.predict(
             [(row["raw"], row["raw"].encode()) for row in texts], are_files=False
@@ -107,5 +107,5 @@ def test_texts_are_tokenized_as_in_the_set(tokenizer, repository, tmp_path):
     assert len(expected) >= 200
     names = open_run(run).class_names
     for text, row in expected.items():
-        same = [found[text][name] for name in names]
+        same = [shares[text][name] for name in names]
         np.testing.assert_allclose(same, row, atol=1e-5, err_msg=ascii(text))

@@ -125,9 +125,9 @@ def test_samples_are_the_same_examples_for_a_seed():
 def test_documents_of_any_length_and_sequences_are_samples():
     ids = [tf.data.Dataset.from_tensors((np.full((2, n), n), np.array([0, 1]))) for n in (3, 5)]
     samples = Samples(ids[0].concatenate(ids[1]), 9, 0, ("a", "b"), lambda ids: f"text {ids}")
-    found = samples.predict(lambda inputs, training: tf.constant([[0.25, 0.75]] * len(inputs)))
-    assert sorted(one.text for one in found) == [f"text {[n] * n}" for n in (3, 3, 5, 5)]
-    assert {(one.true, one.predicted) for one in found} == {("a", "b"), ("b", "b")}
+    predicted = samples.predict(lambda inputs, training: tf.constant([[0.25, 0.75]] * len(inputs)))
+    assert sorted(one.text for one in predicted) == [f"text {[n] * n}" for n in (3, 3, 5, 5)]
+    assert {(one.true, one.predicted) for one in predicted} == {("a", "b"), ("b", "b")}
 
     inputs = {"tokens": np.arange(12).reshape(2, 6), "segments": np.ones((2, 6), np.int64)}
     batch = (inputs, inputs["tokens"] + 1, np.ones((2, 6), np.float32))

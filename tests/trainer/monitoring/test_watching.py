@@ -107,17 +107,17 @@ def read(url):
 
 
 def test_a_run_serves_its_metrics(options):
-    found, urls = [], []
+    pages, urls = [], []
 
     def look(event):
         if isinstance(event, MetricsServed):
             urls.append(event.url)
         elif isinstance(event, EpochDone):
-            found.append((event, read(urls[0])))
+            pages.append((event, read(urls[0])))
 
     given = options(epochs=2, metrics_port=0, precision="mixed_float16")
     train_on(tiny.data(), given, look)
-    epoch, values = found[-1]
+    epoch, values = pages[-1]
     assert urls[0].startswith("http://127.0.0.1:")
     assert values['shardmill_loss{phase="train"}'] == pytest.approx(epoch.loss)
     assert values['shardmill_loss{phase="validation"}'] == pytest.approx(epoch.val_loss)

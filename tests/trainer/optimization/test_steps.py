@@ -205,8 +205,8 @@ def test_class_weights_are_factors_on_the_losses_of_training_alone():
     images, labels = tiny.make_images(13, SIZE, 1)
     probabilities = plain[0](images.astype(np.float32)).numpy()
     losses = -np.log(probabilities[np.arange(13), labels])
-    found = weighed[1].train(iter(stream.dataset), 2, nothing)
-    assert found.loss == pytest.approx((losses * np.take(weights, labels)).sum(), rel=1e-5)
+    totals = weighed[1].train(iter(stream.dataset), 2, nothing)
+    assert totals.loss == pytest.approx((losses * np.take(weights, labels)).sum(), rel=1e-5)
     validated = weighed[1].validate(iter(stream.dataset), 2, nothing)
     assert validated.loss == pytest.approx(losses.sum(), rel=1e-5)
 

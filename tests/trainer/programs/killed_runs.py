@@ -120,8 +120,8 @@ def ended(child, moment):
     kind, _, seconds = moment.partition(":")
     limit = float(seconds) if kind == "cpu" else float("inf")
     while True:
-        found, status, usage = os.wait4(child, os.WNOHANG)
-        if found:
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if pid:
             return status, usage.ru_utime + usage.ru_stime
         fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
         if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") >= limit:
@@ -141,10 +141,10 @@ for line in sys.stdin:
         os._exit(0)
     os.close(writing)
     status, seconds = ended(child, json.loads(line)[-1])
-    with os.fdopen(reading) as found:
+    with os.fdopen(reading) as pipe:
         answer = {
             "code": os.waitstatus_to_exitcode(status),
             "seconds": seconds,
-            "began": json.loads(found.read() or "null"),
+            "began": json.loads(pipe.read() or "null"),
         }
     print(json.dumps(answer), flush=True)

@@ -59,13 +59,13 @@ def finished(process, code=0):
 
 def children(launcher):
     """The process id of every process of a launcher that is alive, by name."""
-    found = {}
+    pids = {}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"\nPPid:\t{launcher}\n" in (entry / "status").read_text():
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 name = next(v for v in variables if v.startswith(b"SHARDMILL_LOCAL_WORKER="))
-                found[name.partition(b"=")[2].decode()] = int(entry.name)
+                pids[name.partition(b"=")[2].decode()] = int(entry.name)
         except (OSError, StopIteration):
             continue
-    return found
+    return pids

@@ -42,8 +42,8 @@ def result(strategy: str, model: str = "tiny:dense", precision: str = "float32")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
-found = {name: result(name) for name in sys.argv[1:]}
-found["norm"] = result("central_storage", "tiny:with_norm", "auto")
-found["float16"] = result("central_storage", precision="mixed_float16")
-found["tpu"] = result("tpu")
-print(json.dumps(found))
+results = {name: result(name) for name in sys.argv[1:]}
+results["norm"] = result("central_storage", "tiny:with_norm", "auto")
+results["float16"] = result("central_storage", precision="mixed_float16")
+results["tpu"] = result("tpu")
+print(json.dumps(results))

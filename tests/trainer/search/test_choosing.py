@@ -70,8 +70,8 @@ def test_no_trial_is_proposed_twice_and_a_finite_space_ends(method):
     trials = []
     while (values := METHODS[method](SMALL, 0, len(trials), trials)) is not None:
         trials.append(Trial(len(trials), values, "completed", (1.0,)))
-    found = {tuple(trial.options.items()) for trial in trials}
-    assert len(found) == len(trials) == 6 == num_trials(SMALL, method, 100)
+    proposed = {tuple(trial.options.items()) for trial in trials}
+    assert len(proposed) == len(trials) == 6 == num_trials(SMALL, method, 100)
 
 
 def test_parallel_trials_differ():

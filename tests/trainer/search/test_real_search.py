@@ -61,9 +61,9 @@ def test_a_search_ends_with_a_table_a_plot_and_the_best_options(
 
     again = shardmill("search", data, path, "--method", "grid", "--json")
     assert again.returncode == 0, again.stderr
-    found = json.loads(again.stdout)
-    assert (found["best"], found["completed"], found["diverged"]) == (0, 1, 1)
-    assert found["best_options"] == {"learning_rate": 0.01}
+    summary = json.loads(again.stdout)
+    assert (summary["best"], summary["completed"], summary["diverged"]) == (0, 1, 1)
+    assert summary["best_options"] == {"learning_rate": 0.01}
 
 
 def test_a_set_without_validation_is_refused_and_the_test_split_is_not_used(
@@ -118,7 +118,7 @@ def test_a_killed_search_ends_as_one_that_never_was(write_set, space, shardmill,
     assert shardmill("search", data, path, *options, "--run-dir", other).returncode == 0
 
     def trials(directory):
-        found = json.loads((directory / "search.json").read_text())["trials"]
-        return [(trial["options"], trial["state"], trial["values"]) for trial in found]
+        rows = json.loads((directory / "search.json").read_text())["trials"]
+        return [(trial["options"], trial["state"], trial["values"]) for trial in rows]
 
     assert trials(tmp_path / "space-search") == trials(other)

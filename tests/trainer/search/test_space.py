@@ -67,9 +67,9 @@ def test_an_option_with_a_condition_has_a_value_only_where_that_holds(read):
         "warmup-epochs: {low: 0, high: 2, step: 1, when: {schedule: [cosine, constant]}}\n"
         "schedule: [cosine, one_cycle, constant]"
     )
-    found = [tuple(values.items()) for values in space.grid()]
-    assert len(found) == 7
-    assert (("schedule", "one_cycle"),) in found
+    points = [tuple(values.items()) for values in space.grid()]
+    assert len(points) == 7
+    assert (("schedule", "one_cycle"),) in points
 
 
 @pytest.mark.parametrize(
