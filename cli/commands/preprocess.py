@@ -126,15 +126,15 @@ def show_dry_run(options: PreprocessOptions, given: set[str], as_json: bool) -> 
 
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         units = {"list": "files", "sample": ""}
-        trial = dry_run(
+        outlook = dry_run(
             options,
             lambda stage, done, total: bars.update(stage, done, total, units[stage]),
             given,
         )
     if as_json:
-        print_json(trial.as_json())
+        print_json(outlook.as_json())
     else:
-        print_dry_run(trial)
+        print_dry_run(outlook)
 
 
 def build_set(
