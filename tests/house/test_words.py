@@ -40,6 +40,11 @@ def test_a_docstring_that_refers_to_another(breaks):
     assert breaks(one=source) == [("see-docstrings", 4)]
 
 
+def test_a_variable_named_found(breaks):
+    source = "found = 1\nfor found in ():\n    print(found)\nsize = found\n"
+    assert breaks(one=source) == [("found-names", 1), ("found-names", 2)]
+
+
 def test_a_class_name_that_two_modules_have(breaks):
     assert breaks(one="class A: ...\n", two="class A: ...\nclass B: ...\n") == [
         ("twin-classes", 1),

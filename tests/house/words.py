@@ -19,6 +19,7 @@ RULES = {
     "returns-if": "a function says what it does, 'Checks that ...', not 'Returns if ...'",
     "see-docstrings": "@override (typing_extensions) in place of the docstring 'See ...'",
     "twin-classes": "a class name exists once in the product",
+    "found-names": "a variable is named after what it holds, not 'found'",
 }
 
 _OF_DESCRIPTION = re.compile(r"^\s*\*{0,2}\w+: Of\b")
@@ -70,6 +71,8 @@ def breaks_in(files: Iterable[Path], product: Iterable[str]) -> Iterator[Break]:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, _Documented):
                 yield from _breaks_in_docstring(node, name)
+            if isinstance(node, ast.Name) and node.id == "found" and type(node.ctx) is ast.Store:
+                yield Break("found-names", name, node.lineno, node.id)
             if isinstance(node, ast.ClassDef) and name.split("/")[0] in product:
                 classes[node.name].append(Break("twin-classes", name, node.lineno, node.name))
     for places in classes.values():
