@@ -147,7 +147,8 @@ def compact(
         before = publish_finished(base, on_note)
         config = before.config
         vocabulary = config.get("vocabulary") or {}
-        has_end = not config.get("pack") or vocabulary.get("end") is not None
+        packed = config.get("pack") and before.ledger.kept
+        has_end = not packed or vocabulary.get("end") is not None
         if not {"seed", "shard_size"} <= config.keys() or not has_end:
             raise InputError(f"{base} does not say how it was built. Build the set again.")
         records = leftovers.find(base, before, ids)

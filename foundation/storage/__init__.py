@@ -24,10 +24,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
-
-import pyarrow as pa
 
 from foundation.errors import UsageError
 from foundation.storage.base import FILE as FILE
@@ -49,6 +47,9 @@ from foundation.storage.object_stores import check_url
 from foundation.storage.objects import ObjectStorage
 from foundation.storage.traffic import Traffic as Traffic
 from foundation.storage.traffic import traffic as traffic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 
@@ -212,6 +213,8 @@ def open_arrow(place: Place, *, mapped: bool = True) -> pa.NativeFile:
         mapped: Whether a local file is memory-mapped: columns that are not used are not read then,
             but large values that are used once stay resident.
     """
+    import pyarrow as pa  # not for 'shardmill preprocess --help'
+
     path = local_path(place)
     if path is None:
         return pa.PythonFile(open_input(place), "r")
@@ -324,6 +327,8 @@ def create_arrow(
     place: Place, *, durable: bool = False, if_absent: bool = False, scratch: Path | None = None
 ) -> Iterator[pa.NativeFile]:
     """`create` for what Arrow writes: to a local file without the interpreter's lock."""
+    import pyarrow as pa  # not for 'shardmill preprocess --help'
+
     with create(place, durable=durable, if_absent=if_absent, scratch=scratch) as file:
         if local_path(place) is None:
             yield pa.PythonFile(file, "w")

@@ -10,7 +10,8 @@ in a file of its own and name it in `targets.TARGETS` and `options.TARGET_NAMES`
 
 from __future__ import annotations
 
-from trainer.export.exporting import ExportedModel, export
+from trainer.export.exporting import export
 from trainer.export.options import ExportOptions
+from trainer.export.result import ExportedModel
 
 __all__ = ["ExportOptions", "ExportedModel", "export"]

@@ -14,10 +14,10 @@ import tensorflow as tf
 from shard_format import InputError, UsageError
 from trainer.checkpointing.run_dir import write_json
 from trainer.export import litert, onnx
-from trainer.export.exporting import ExportedModel, OnProgress, report_of
 from trainer.export.locating import REPORT
 from trainer.export.measuring import Measured, examples_of, image_files, measure
 from trainer.export.options import ExportOptions
+from trainer.export.result import ExportedModel, OnProgress, report_of
 from trainer.export.saved_model import make_module, session, write_version
 from trainer.export.trained_run import TrainedRun, in_float32
 

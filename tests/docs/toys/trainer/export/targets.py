@@ -1,7 +1,7 @@
 """A target of the export: the number of weights, as text."""
 
-from trainer.export.exporting import ExportedModel, OnProgress
 from trainer.export.options import ExportOptions
+from trainer.export.result import ExportedModel, OnProgress
 from trainer.export.targets import _finished, _written
 from trainer.export.trained_run import TrainedRun
 
