@@ -46,7 +46,8 @@ def permute(values: Any, count: Any, key: Any, rounds: int) -> Any:
     """[n] int64: `numpy_order.permute`; with a key for each value, `count` may be [n], too."""
     if not key.shape.rank:
         return _permute_alike(values, count, key, rounds)
-    return _permute_each(values, tf.broadcast_to(count, tf.shape(key)), key, rounds)
+    count = tf.broadcast_to(tf.cast(count, tf.int64), tf.shape(key))
+    return _permute_each(values, count, key, rounds)
 
 
 def _permuted(values: Any, count: Any, key: Any, rounds: Any) -> Any:
