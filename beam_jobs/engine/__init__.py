@@ -1,1 +1,1 @@
-"""Which Beam runner runs a job, with how many workers, and the local work queue."""
+"""Engines of a job: threads and processes of this machine, or a runner of Beam."""
