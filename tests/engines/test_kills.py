@@ -11,7 +11,7 @@ import time
 import pytest
 
 from beam_jobs import ImageOptions, preprocess
-from beam_jobs.engine import watchdog
+from beam_jobs.engine import beam_job
 from shard_format import InputError
 from tests.engines.flink import POOLS, TASK_MANAGERS
 from tests.engines.jobs import kill_launcher, staged_units, wait_until
@@ -35,8 +35,8 @@ def test_a_killed_pool_that_stays_away(flink, slow_job, tmp_path):
 
 def test_a_pool_that_promises_workers_that_never_come(flink, slow_job, tmp_path, monkeypatch):
     """Beam waits for them without a limit; the launcher does not, and says what to do."""
-    monkeypatch.setattr(watchdog, "_NOTE_SECONDS", 20.0)
-    monkeypatch.setattr(watchdog, "_END_SECONDS", 40.0)
+    monkeypatch.setattr(beam_job, "_NOTE_SECONDS", 20.0)
+    monkeypatch.setattr(beam_job, "_END_SECONDS", 40.0)
     out, notes = tmp_path / "set", []
     options = ImageOptions(
         (slow_job.arguments[1],),

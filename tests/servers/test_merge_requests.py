@@ -8,7 +8,7 @@ import random
 import pytest
 
 from beam_jobs.options import TextOptions
-from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, Level, Limits, Merging
+from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, Level, MergeLimits, Merging
 from foundation.storage import place_of
 from shard_format import load_manifest
 from tests.beam_jobs.stages.merge.builds import Build
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.engine
 
 # What 8 MiB are at full size is 8 KiB here: units of 16 KiB, and one request for a block.
 BLOCK = 8 << 10
-LIMITS = Limits(block_bytes=64 * BLOCK, row_bytes=1 << 20, fan_in=12, shard_inputs=4)
+LIMITS = MergeLimits(block_bytes=64 * BLOCK, row_bytes=1 << 20, fan_in=12, shard_inputs=4)
 
 
 @pytest.fixture(scope="module")
