@@ -282,7 +282,7 @@ def _unpacked(packed: bytes) -> tuple[bytes, int, bool, int, int]:
 
 
 def _folders_among(entries: list[bytes], path: bytes) -> Iterator[bytes]:
-    """The folders that are walked, of those in a folder."""
+    """Selects the folders to walk from the entries of a folder."""
     for name, kind, *_ in map(_unpacked, entries):
         if kind == storage.FOLDER and not is_hidden(name):
             yield os.path.join(path, name)

@@ -1,6 +1,6 @@
 """`compact --remove` of packed sequences: documents are taken out of the sequences they are in.
 
-A sequence keeps its other documents and gets padding in the place of those that are removed. No
+A sequence keeps its other documents and gets padding where one is removed. No
 text and no tokenizer is needed, because a sequence says which tokens are of which document.
 """
 

@@ -113,7 +113,7 @@ def _corners(size: Any, share: Any, random: Any) -> Any:
     return tf.stack([tf.clip_by_value(first, 0, size), tf.clip_by_value(first + side, 0, size)])
 
 
-# Compiled: one pass over the batch takes a tenth of the time of those that it is otherwise.
+# Compiled to one pass over the batch, which takes a tenth of the time of separate operations.
 @tf.function(jit_compile=True, reduce_retracing=True)
 def _patched(image: Any, partners: Any, corners: Any) -> Any:
     """[batch, height, width, 3]: the partner's pixels within the rectangles."""

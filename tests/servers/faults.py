@@ -27,7 +27,7 @@ class Fault:
     Attributes:
         name: One of FAULTS.
         kinds: Kinds of requests, as `kind_of` names them; none for all.
-        share: Share of those requests that it happens to.
+        share: Share of these requests that the fault affects.
         most: Times that it happens.
         skip: Requests of those kinds that it leaves alone first.
         status: For "status": 503 or 429, for example.
