@@ -44,8 +44,8 @@ layers: venv
 pytest: venv
 	$(PYTEST)
 
-proofs: venv  ## Run the long tests: more kills, options and services, fresh installations (about 15 minutes).
-	$(PYTEST) -m proof
+proofs: venv  ## Run the long tests: more kills, options, services and examples, fresh installations (about 40 minutes).
+	$(PYTEST) -m "proof or hypothesis and not engine and not interop" --hypothesis-profile proofs
 
 engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dataflow]"

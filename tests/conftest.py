@@ -29,8 +29,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine is noisy: no test is about time. The seed is fixed so that CI is reproducible.
-hypothesis.settings.register_profile("shardmill", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("shardmill")
+_property_tests = hypothesis.settings(deadline=None, derandomize=True)
+hypothesis.settings.register_profile("proofs", _property_tests, max_examples=100)
+hypothesis.settings.register_profile("test", _property_tests, max_examples=25)
+hypothesis.settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
 

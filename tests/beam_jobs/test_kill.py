@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import random
@@ -83,13 +84,15 @@ def jobs(samples, repository, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, jobs):
-    """By kind: (summary, files, number of units and shards)."""
-    whole = {}
-    for kind, job in jobs.items():
+    """(summary, files, number of units and shards) of a kind."""
+
+    @functools.cache
+    def built(kind):
         out = tmp_path_factory.mktemp("whole") / kind
-        summary = _finish(job.start(out))
-        whole[kind] = summary, _files(out), all_parts(out)
-    return whole
+        summary = _finish(jobs[kind].start(out))
+        return summary, _files(out), all_parts(out)
+
+    return built
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def uninterrupted(tmp_path_factory, jobs):
 def test_sigkill_when_some_units_and_shards_are_finished(
     what, kill, kills, uninterrupted, jobs, tmp_path
 ):
-    summary, files, parts = uninterrupted[what]
+    summary, files, parts = uninterrupted(what)
     job, out = jobs[what], tmp_path / "set"
     process = job.start(out)
     # Spread over the whole of the run, each at a random place of its share.

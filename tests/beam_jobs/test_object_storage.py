@@ -17,6 +17,7 @@ from beam_jobs.progress import Follower, report
 from beam_jobs.repair import repair
 from foundation import storage
 from shard_format import InputError, Scope, naming, verify_set
+from tests.fixtures.proofs import examples
 
 OUT = "memory://bucket/set"
 LEASES = storage.Url(f"{OUT}/{naming.WORK_DIR}/leases")
@@ -256,7 +257,7 @@ NAMES = st.sampled_from(["a", "a.b", "a-b", "b", "ab", ".hidden", "Thumbs.db", "
 PATHS = st.sets(st.lists(NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=25)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(paths=PATHS)
 def test_objects_are_found_as_files_are(paths, memory, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.staging import partitions
 from beam_jobs.staging.partitions import Partitions
+from tests.fixtures.proofs import examples
 
 DTYPE = np.dtype([("number", np.int64), ("split", np.int8)])
 
@@ -22,7 +23,7 @@ DTYPE = np.dtype([("number", np.int64), ("split", np.int8)])
     added=st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=8),
     held=st.integers(1, 20),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_row_comes_back_once_in_its_partition(number, added, held):
     expected, count = [[] for _ in range(number)], 0
     folder = Path(tempfile.mkdtemp()) / "rows"

@@ -15,6 +15,7 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
 from foundation.storage import place_of
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 
 def decibels(pixels, expected):
@@ -29,7 +30,7 @@ def test_sharp_is_nearer_to_lanczos_than_area(photograph, factor):
     assert near["sharp"] > near["area"] + 0.5 and near["bicubic"] > near["area"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(FILTERS)), *(st.integers(1, 120) for _ in range(4)), st.data())
 def test_a_flat_image_stays_flat(name, rows, columns, height, width, data):
     """Also one of a single row or column, and at any factor along each side."""

@@ -10,6 +10,8 @@ import shutil
 
 import pytest
 
+from tests.fixtures.proofs import proof, proofs
+
 # The filter is that of all sets before there was a choice.
 OPTIONS = {
     "resize": "shorter:128",
@@ -37,12 +39,12 @@ def root_hash(build, samples):
     return run
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [*proofs(1, 4), 2])
 def test_any_number_of_workers(root_hash, golden, workers):
     assert root_hash("set", workers=workers) == golden["samples/clothing"]
 
 
-@pytest.mark.parametrize("unit_size", ["100KiB", "1MiB"])
+@pytest.mark.parametrize("unit_size", ["100KiB", *proofs("1MiB")])
 def test_any_size_of_unit(root_hash, golden, unit_size):
     assert root_hash("set", unit_size=unit_size) == golden["samples/clothing"]
 
@@ -73,10 +75,16 @@ VARIANTS = {
 WORK = ((1, "64KiB"), (2, "1MiB"))
 
 
+# Each of them plans or writes in a way of its own; the other variants, and other work, are proofs.
+ALWAYS = {"near", "stratified", "oversampled", "keep", "webp"}
+ALWAYS |= {"text-near", "text-parts", "text-stratified", "text-given-splits", "text-web"}
+ALWAYS |= {"text-tokens", "text-packed", "text-kept"}
+
+
 def on_any_units(variants):
-    """(variant, work) for each of both; every variant has its turn, the other work is a proof."""
+    """(variant, work) for each of both."""
     return [
-        pytest.param(name, *work, marks=() if number % 2 == turn else pytest.mark.proof)
+        pytest.param(name, *work, marks=() if name in ALWAYS and number % 2 == turn else proof)
         for number, name in enumerate(variants)
         for turn, work in enumerate(WORK)
     ]
@@ -193,6 +201,7 @@ def test_a_copy_elsewhere(root_hash, golden, samples, tmp_path):
     assert root_hash("set", source=copy) == golden["samples/clothing"]
 
 
+@proof  # test_processes has a smaller one
 def test_processes_and_threads(samples, tmp_path, golden):
     from beam_jobs.options import ImageOptions
     from beam_jobs.run import preprocess
@@ -207,10 +216,7 @@ def test_processes_and_threads(samples, tmp_path, golden):
     [
         {"seed": 1},
         {"quality": 91},
-        {"split": "train=1"},
-        {"num_shards": 5},
-        {"name": "x"},
-        {"enlarge": False},
+        *proofs({"split": "train=1"}, {"num_shards": 5}, {"name": "x"}, {"enlarge": False}),
         {"resize_filter": "sharp"},
     ],
 )

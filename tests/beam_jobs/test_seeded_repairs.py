@@ -165,7 +165,9 @@ def check_all(one: Built, work: Path, seeds: list[str]) -> tuple[Counter[str], l
     return counts, named
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("image", "three"), ("text", "removed")])
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("image", "three"), pytest.param("text", "removed", marks=proof)]
+)
 def test_some_damages(built, tmp_path, kind, shape):
     check_all(built(kind, shape), tmp_path / "set", [f"{kind} {shape} {n}" for n in range(6)])
 

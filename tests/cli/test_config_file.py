@@ -20,6 +20,7 @@ from cli.config_file import config_text, save
 from foundation.config_file import key_of, read_config
 from foundation.options import declared
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 FURTHER = {"sources": tuple, "out": str}
 # TOML has no lone surrogates, and a path no zero byte.
@@ -74,7 +75,7 @@ def jobs(draw):
 
 
 @given(jobs())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_saved_options_are_read_as_they_were(options):
     kind, command = type(options), preprocess.commands[options.COMMAND]
     further = {"sources": options.sources, "out": options.out}

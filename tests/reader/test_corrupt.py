@@ -27,6 +27,7 @@ from shard_format import (
     read_records,
 )
 from shard_format.naming import index_file
+from tests.fixtures.proofs import examples
 from tests.fixtures.sets import write_shard_set
 from tests.reader.conftest import write_set
 
@@ -127,7 +128,7 @@ def test_any_flipped_bits_cost_their_records(intact: dict[str, Path], tmp_path: 
         ),
         asked=st.lists(st.integers(0, RECORDS - 1), min_size=1),
     )
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def flipped(damage: list[tuple[int, int, int]], asked: list[int]) -> None:
         skipped = SkippedRecords()
         checked = CheckedRecordReader(directory, split, index, tmp_path, [], skipped)

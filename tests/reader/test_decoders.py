@@ -16,6 +16,7 @@ from PIL import Image
 from beam_jobs.images.encode import ENCODERS
 from reader.records.decoders import DECODERS
 from reader.transforms.crops import CenterCrop, RandomResizedCrop
+from tests.fixtures.proofs import examples
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 
@@ -88,7 +89,7 @@ def crops(jpeg: bytes, boxes: Any) -> Any:
     return tf.map_fn(same, boxes, fn_output_signature=tf.bool).numpy()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     height=st.integers(1, 70),
     width=st.integers(1, 70),

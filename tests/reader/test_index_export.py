@@ -27,6 +27,7 @@ from shard_format import (
     open_index,
     verify,
 )
+from tests.fixtures.proofs import examples
 
 MakeSet = Callable[..., Path]
 
@@ -61,7 +62,7 @@ def test_a_file_for_every_shard(tiny: Path, tmp_path: Path) -> None:
     assert len(list(done.folder.iterdir())) == 6
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30))
 @given(
     st.lists(
         st.sampled_from([0, 1, 110, 111, 112, 113, 127, 128, 300, 16_383, 70_000]),

@@ -13,6 +13,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from reader.transforms import RandAugment, pillow
 from reader.transforms.rand_augment import FILL, MAX_SHIFT, OPERATIONS
+from tests.fixtures.proofs import examples
 
 GREY = (int(FILL),) * 3
 
@@ -46,7 +47,7 @@ def test_tables_are_those_of_pillow_to_the_bit(image: Any) -> None:
 
 
 @given(make_images(), st.floats(0, 3))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_blends_are_those_of_pillow_within_one(image: Any, factor: float) -> None:
     tensor, theirs = tf.constant(image), Image.fromarray(image)
     for name in ("color", "contrast", "brightness", "sharpness"):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import reader
 from shard_format import UsageError
-from tests.fixtures.proofs import each_value_once
+from tests.fixtures.proofs import each_value_once, examples
 
 MakeSet = Callable[..., Path]
 
@@ -194,7 +194,7 @@ SEQUENCES = st.lists(
 
 
 @hypothesis.given(SEQUENCES)
-@hypothesis.settings(max_examples=8, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=examples(8), suppress_health_check=list(hypothesis.HealthCheck))
 def test_targets_stay_within_their_document(
     packed_set: MakeSet, tmp_path: Path, sequences: list[list[list[int]]]
 ) -> None:

@@ -23,6 +23,7 @@ from reader.transforms.text import (
 )
 from reader.transforms.text.synonyms import read_synonyms
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from all the others here"
 TEXTS = [
@@ -158,7 +159,7 @@ LETTERS = st.characters(exclude_categories=("Cc", "Cs"))
 
 
 @hypothesis.given(st.lists(st.text(LETTERS, max_size=30), min_size=1, max_size=5))
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=examples(20))
 def test_any_text_stays_text(texts: list[str]) -> None:
     draws = Draws(keys_of(len(texts)))
     for name, apply in TEXT_TRANSFORMS.items():

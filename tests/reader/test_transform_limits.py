@@ -27,6 +27,7 @@ from reader.transforms import (
     VerticalFlip,
 )
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 ALMOST_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
@@ -48,7 +49,7 @@ IDENTITIES = [
 ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(images, st.lists(numbers, min_size=6, max_size=6))
 def test_nothing_changes_at_no_strength(image: Any, draws: list[float]) -> None:
     image = image.astype(np.float32)
@@ -71,7 +72,7 @@ STRONGEST = [
 ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(images, st.lists(numbers, min_size=6, max_size=6))
 def test_values_and_shapes_stay_in_range_at_any_strength(image: Any, draws: list[float]) -> None:
     """Of images from 1 x 1 to very wide ones."""

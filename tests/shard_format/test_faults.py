@@ -15,6 +15,7 @@ from shard_format import DamageError, load_build, load_manifest, naming, verify_
 from shard_format.checksums import build_text
 from shard_format.expected_files import FINGERPRINTS_KEY
 from tests.fixtures.damage import FAULTS, files_of, put_fault
+from tests.fixtures.proofs import examples
 
 
 def found_in(directory: Path) -> set[str]:
@@ -106,7 +107,7 @@ def test_a_set_without_a_checksum_of_stored_records_is_whole(built, tmp_path):
     assert verify_set(directory)[1:2] == ([],) and verify_set(directory).notes == []
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_flipped_bit_anywhere_is_found(built, data):
     directory = built / "set"

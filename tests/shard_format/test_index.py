@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shard_format import IndexWriter, index_schema, open_index
 from shard_format.index import count_values
+from tests.fixtures.proofs import examples
 
 
 def _rows(count: int) -> pa.Table:
@@ -37,7 +38,7 @@ def _bytes(folder: Path, batches: list[pa.Table]) -> bytes:
     return place.read_bytes()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(0, 5))
 def test_the_bytes_depend_on_the_values_alone(
     tmp_path_factory, sizes: list[int], before: int

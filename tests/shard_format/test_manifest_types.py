@@ -33,6 +33,7 @@ from shard_format import (
     verify,
 )
 from shard_format.manifest import _root_hash
+from tests.fixtures.proofs import examples
 
 STATISTICS = {
     "class_counts": {"dress": 2},
@@ -104,7 +105,7 @@ def _replaced(raw, path, value):
 
 
 @given(st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_any_value_in_any_place_is_read_or_damage(real, data):
     path = data.draw(st.sampled_from([path for path in _places(real) if path]))
     changed = _replaced(real, path, data.draw(JSON))
@@ -132,7 +133,7 @@ WRONG = st.sampled_from(
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_whoever_loads_it_works_or_says_what_is_wrong(real, golden_set, data):
     path = data.draw(st.sampled_from([path for path in _places(real) if len(path) < 7]))
     wrong = data.draw(WRONG)

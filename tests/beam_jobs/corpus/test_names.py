@@ -16,6 +16,7 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.quarantine import export, rejected_records, replay_options
 from beam_jobs.run import preprocess
 from shard_format import InputError
+from tests.fixtures.proofs import examples
 
 
 def made(root, *names):
@@ -51,7 +52,7 @@ def test_a_prefix_is_as_long_as_needed(names, expected, tmp_path):
 _NAMES = st.lists(st.sampled_from("abt"), min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sets(_NAMES, min_size=2, max_size=6))
 def test_no_prefix_begins_another(names):
     with tempfile.TemporaryDirectory() as folder:

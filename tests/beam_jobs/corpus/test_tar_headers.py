@@ -19,6 +19,7 @@ from beam_jobs.corpus.containers.tar import (
     read_headers,
 )
 from beam_jobs.corpus.streams import FileRange, SequentialReader, opened
+from tests.fixtures.proofs import examples
 
 NAMES = st.text(
     st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1
@@ -44,7 +45,8 @@ def packed(members, **options):
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @hypothesis.given(members=st.lists(st.tuples(NAMES, st.binary(max_size=1200)), max_size=6))
 @hypothesis.settings(
-    max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 def test_it_reads_what_tarfile_writes(format, members, tmp_path):
     try:
@@ -121,7 +123,8 @@ def test_joined_archives_and_padding(tmp_path):
 
 @hypothesis.given(st.integers(0, 4000), st.integers(0, 255), st.integers(0, 4096))
 @hypothesis.settings(
-    max_examples=300, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 def test_no_damage_makes_it_fail(tmp_path, at, value, end):
     data = bytearray(

@@ -19,6 +19,7 @@ from cli.main import shardmill
 from shard_format import DamageError, ShardmillError, load_manifest, naming, verify_set
 from shard_format.compaction import State
 from tests.fixtures.generations import Killed
+from tests.fixtures.proofs import proofs
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(10)}
 NEW = {f"{'ab'[n % 2]}/new{n}": 100 + n for n in range(4)} | {"b/copy": 1, "a/twice": 102}
@@ -69,7 +70,7 @@ def _die(*args, **options):
     raise Killed
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "5", "", "{", '{"digest": 1}', None])
+@pytest.mark.parametrize("text", ["{}", *proofs("[]", "5", "", "{"), '{"digest": 1}', None])
 def test_a_damaged_state_follows_from_the_manifests(base, tmp_path, text):
     """Before its set is whole, while files get their names, and while others are deleted."""
     shutil.copytree(base, tmp_path / "whole")

@@ -11,6 +11,7 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from shard_format import DamageError, load_manifest, naming, verify_set
 from tests.fixtures.damage import files_of
+from tests.fixtures.proofs import each_value_once
 
 # A file of each kind, and the generation that its repair must be planned against.
 KINDS = (
@@ -168,8 +169,10 @@ def test_records_of_a_compacted_set(grown, tmp_path, moved):
     assert {name: (grown / name).read_bytes() for name in files_of(grown)} == expected
 
 
-@pytest.mark.parametrize("removed", [(), ("c0/one4.jpg", "c1/two11.jpg", "c0/broken.jpg")])
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(
+    ("moved", "removed"),
+    each_value_once([False, True], [(), ("c0/one4.jpg", "c1/two11.jpg", "c0/broken.jpg")]),
+)
 def test_files_of_all_records_of_a_compacted_set(grown, tmp_path, moved, removed):
     """Its builds are made again, and compacted; removed records are those that it lacks."""
     compact(grown, removed)

@@ -11,6 +11,7 @@ import pytest
 from beam_jobs.repair import repair
 from shard_format import load_build, load_manifest, naming, verify_set
 from tests.fixtures.damage import files_of
+from tests.fixtures.proofs import each_value_once
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(9)} | {"a/same": 0}
 NEW = {f"{'ab'[n % 2]}/new{n}": n for n in range(6, 14)}  # some are duplicates of old ones
@@ -41,19 +42,18 @@ def check_same(directory: Path, whole: Path) -> None:
     assert files_of(directory) == files_of(whole)
 
 
-@pytest.mark.parametrize("touched", ["*.jpg", "old3.jpg"])
-@pytest.mark.parametrize(
-    "lost",
-    [
-        [naming.index_file("train")],
-        [naming.quarantine_file(0)],
-        [naming.STORED_RECORDS],
-        [naming.DUPLICATES],
-        ["generations/0001/index/train.arrow"],
-        ["generations/0001/duplicates.parquet", "generations/0001/index/test.arrow"],
-        [naming.BUILD, "generations/0001/fingerprints/records.arrow"],
-    ],
-)
+LOST = [
+    [naming.index_file("train")],
+    [naming.quarantine_file(0)],
+    [naming.STORED_RECORDS],
+    [naming.DUPLICATES],
+    ["generations/0001/index/train.arrow"],
+    ["generations/0001/duplicates.parquet", "generations/0001/index/test.arrow"],
+    [naming.BUILD, "generations/0001/fingerprints/records.arrow"],
+]
+
+
+@pytest.mark.parametrize(("lost", "touched"), each_value_once(LOST, ["*.jpg", "old3.jpg"]))
 def test_content_decides(grown, tmp_path, lost, touched):
     touch(tmp_path / "corpus", touched)
     for name in lost:

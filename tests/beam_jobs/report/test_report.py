@@ -9,6 +9,7 @@ import pytest
 
 from beam_jobs.report import write_report
 from shard_format import DamageError, InputError, ShardSetError, load_manifest, naming, verify
+from tests.fixtures.proofs import each_value_once
 
 
 def read(directory, out=None):
@@ -131,8 +132,10 @@ def test_a_damaged_shard_is_damage(clothing, kind):
     assert not (clothing / naming.REPORT).exists()
 
 
-@pytest.mark.parametrize("file", [naming.DUPLICATES, naming.quarantine_file(0)])
-@pytest.mark.parametrize("kind", ["cut", "missing", "empty"])
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    each_value_once(["cut", "missing", "empty"], [naming.DUPLICATES, naming.quarantine_file(0)]),
+)
 def test_a_damaged_table_is_damage(clothing, file, kind):
     path = clothing / file
     data = path.read_bytes()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reader.cache.inventory import Item
 from reader.cache.store import CacheLease, Store
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 ROOTS = [character * 64 for character in "abc"]
 
@@ -141,7 +142,7 @@ def test_clear_leaves_what_is_in_use(tmp_path: Path) -> None:
 
 
 @mock.patch("gc.collect", mock.Mock())  # slow, and leases are ended here
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     limit=st.integers(1, 40),
     steps=st.lists(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import reader
 from reader.records.index_columns import IndexColumns
 from shard_format import DamageError
+from tests.fixtures.proofs import examples
 
 
 def write_index(path: Path, batches: list[pa.RecordBatch]) -> Path:
@@ -27,7 +28,7 @@ def write_index(path: Path, batches: list[pa.RecordBatch]) -> Path:
     return path
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any),
     skipped=st.integers(0, 5),

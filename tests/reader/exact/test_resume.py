@@ -19,6 +19,7 @@ import reader
 from reader.order import numpy_order
 from reader.order.geometry import make_geometry
 from shard_format import load_manifest
+from tests.fixtures.proofs import examples
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +61,7 @@ def by_json(state: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     counts=st.lists(st.sampled_from([0, 1, 2, 7, 25]), min_size=1, max_size=6).filter(any),
     streams=st.sampled_from([None, 6, 8]),

@@ -19,6 +19,7 @@ import reader
 from reader.order import class_sampling, numpy_order
 from reader.order.class_sampling import ClassSampler
 from shard_format import mix
+from tests.fixtures.proofs import examples
 
 samplers = st.tuples(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 40)), min_size=1, max_size=6).filter(
@@ -84,7 +85,7 @@ def test_shares_are_exact_and_records_come_equally_often(
         assert (drawn_numbers(sampler, np.arange(count)[part], epoch) == numbers[part]).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(samplers, st.integers(0, 200), st.integers(1, 60), st.integers(1, 4))
 def test_tensorflow_draws_the_same(
     drawn: tuple[list[tuple[int, int]], int, int], start: int, count: int, step: int

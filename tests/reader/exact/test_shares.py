@@ -16,6 +16,7 @@ from reader.options import ReadOptions
 from reader.order import numpy_order
 from reader.order.geometry import Geometry, WorkerShard, emitted_records
 from reader.windows import Task, Windows
+from tests.fixtures.proofs import examples
 
 remainders = st.sampled_from(["drop", "keep", "pad", "wrap"])
 
@@ -86,7 +87,7 @@ def test_what_fills_up_an_epoch(
             assert take > 0 and 0 <= window < geometry.num_windows
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(layouts(), remainders, st.data())
 def test_the_tasks_of_the_rest_of_an_epoch(
     epoch_batches: Callable[..., Any],
@@ -111,7 +112,7 @@ def test_the_tasks_of_the_rest_of_an_epoch(
     assert pairs == [row for rows in batches[step:] for row in rows[worker::workers]]
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(layouts(), st.integers(0, 3), st.data())
 def test_endless_tasks_run_over_the_ends_of_epochs(
     layout: tuple[Geometry, int, int], epoch: int, data: st.DataObject
@@ -132,7 +133,7 @@ def test_endless_tasks_run_over_the_ends_of_epochs(
     assert places == [place for n, place in enumerate(row) if n >= begin and n % workers == worker]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(layouts(), remainders, st.integers(0, 2**63 - 1), st.sampled_from(["window", "full"]))
 def test_the_batches_of_all_workers_are_those_of_one(
     epoch_batches: Callable[..., Any],

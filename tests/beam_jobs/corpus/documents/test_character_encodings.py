@@ -14,6 +14,7 @@ from beam_jobs.corpus.encoding_declarations import codec_of, declared_in_page, d
 from beam_jobs.corpus.encodings import decode, detected
 from beam_jobs.corpus.formats.html import decode_page
 from beam_jobs.corpus.record import Rejection
+from tests.fixtures.proofs import examples
 
 RUSSIAN = """\
 Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и
@@ -276,7 +277,7 @@ def test_a_bad_line_of_utf8_costs_that_line(file, documents):
     assert list(read.reasons.values()) == ["bad-encoding"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.binary(max_size=60), st.sampled_from([b"", b"<?xml encoding='", b"<meta charset=", b"~{"])
 )

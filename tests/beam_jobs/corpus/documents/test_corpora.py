@@ -9,6 +9,7 @@ import pytest
 
 from beam_jobs.corpus.record import FILTER
 from shard_format import load_manifest
+from tests.fixtures.proofs import proof
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +144,7 @@ def test_strict_utf8_refuses_with_an_offset(pack, documents):
     assert read.rejects and read.documents
 
 
+@proof
 def test_the_whole_pack_goes_through(pack, build_text, tmp_path):
     for name, options in {"strict": {}, "auto": {"encoding": "auto"}}.items():
         ledger = build_text(pack, name, **options).manifest.ledger

@@ -25,6 +25,7 @@ from beam_jobs.corpus.streams import ByteStream, FileRange
 from beam_jobs.options import TextOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.text.extractor import TextExtractor
+from tests.fixtures.proofs import examples
 
 MIB = 1 << 20
 
@@ -92,7 +93,7 @@ def _outcome(result):
     return result.payload or (result,)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.one_of(LINE, st.just("{"), st.just("")), max_size=12),
     st.sampled_from(["\n", "\r\n"]),
@@ -121,7 +122,7 @@ def test_lines_do_not_depend_on_cuts(lines, newline, ends, cuts, encoding):
             assert results == [line for line in expected if line.strip()]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.one_of(TEXT, st.none(), st.integers(0, 9)), max_size=10), st.lists(
     st.integers(1, 300), max_size=4))  # fmt: skip
 def test_json_lines_do_not_depend_on_cuts(values, cuts):
@@ -144,7 +145,7 @@ def test_json_lines_do_not_depend_on_cuts(values, cuts):
         assert data[start : start + len(original)] == original or not original
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(TEXT.filter(str.strip), min_size=3, max_size=3), max_size=8))
 def test_csv_gives_back_what_was_written(rows):
     sink = io.StringIO(newline="")
@@ -164,7 +165,7 @@ SLIPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(FIELDS, FIELDS).map(",".join), max_size=14),
     st.sampled_from(["\n", "\r\n"]),
@@ -233,7 +234,7 @@ def test_a_large_csv_is_split_where_rows_begin(file, documents, monkeypatch):
         assert len(documents(file("c/t.csv", broken), label_column=None, no_labels=True).items) == 1
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.recursive(
     st.one_of(TEXT, st.integers(-(2**53), 2**53), st.booleans(), st.none()),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -248,7 +249,7 @@ def test_json_lists_are_split_where_their_parser_does(value, indent):
     assert [orjson.loads(one[1]) for one in results] == values
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(TEXT, max_size=6), st.sampled_from(["\\n--\\n", "\\t", "§§"]))
 def test_separators(texts, separator):
     meant = separator.replace("\\n", "\n").replace("\\t", "\t")

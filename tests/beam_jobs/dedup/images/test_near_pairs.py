@@ -25,6 +25,7 @@ from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perceptual_hash import hash_luma
 from beam_jobs.options import ImageOptions
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 
 def jpeg(pixels, quality=90):
@@ -96,7 +97,7 @@ def test_pairs_are_sorted_and_none_comes_twice(photographs, columns):
     np.testing.assert_array_equal(components(20, near.pairs), np.arange(20) % 5)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 2**32 - 1))
 def test_permuting_the_rows_permutes_the_pairs(seed):
     hashes, thumbnails = synthetic(400)

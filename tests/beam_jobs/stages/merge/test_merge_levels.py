@@ -26,9 +26,10 @@ from beam_jobs.stages.plan.merge_levels import (
 )
 from beam_jobs.stages.plan.merge_plan import MergedRun, MergePlan, merge_tasks, merged_shards
 from foundation.storage import Url
+from tests.fixtures.proofs import examples
 
 OBJECTS = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
-few_examples = settings(max_examples=40)
+few_examples = settings(max_examples=examples(40))
 UNIT, SHARD, REQUEST = 30 << 20, 128 << 20, 8 << 20
 
 

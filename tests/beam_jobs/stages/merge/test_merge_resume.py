@@ -12,6 +12,7 @@ import pytest
 
 from shard_format import InputError, load_manifest, naming, verify
 from tests.beam_jobs.stages.merge.builds import OPTIONS, Build, forced_levels
+from tests.fixtures.proofs import proofs
 
 ONE_LEVEL, TWO_LEVELS = forced_levels(1), forced_levels(2)
 
@@ -88,7 +89,7 @@ def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     assert {path for path in times if times[path] != written[path]} == lost
 
 
-@pytest.mark.parametrize("at", ["rows", "frames"])
+@pytest.mark.parametrize("at", ["rows", *proofs("frames")])
 def test_a_damaged_run_is_found_and_written_again(at, kind, build, tmp_path):
     corpus = corpus_of(kind)
     expected = build(corpus, "whole", **OPTIONS).manifest.root_hash

@@ -16,6 +16,7 @@ from beam_jobs.stages.plan import find_duplicates
 from beam_jobs.staging import row_sorter
 from beam_jobs.workspace import Workspace
 from shard_format import UsageError
+from tests.fixtures.proofs import examples
 
 
 def test_near_is_a_choice_of_record_types_that_find_near_duplicates():
@@ -25,7 +26,7 @@ def test_near_is_a_choice_of_record_types_that_find_near_duplicates():
         PreprocessOptions(("src",), "out", dedup="near")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(
     st.lists(st.lists(st.integers(0, 30), min_size=2, max_size=40), max_size=12),
     st.integers(1, 20_000),

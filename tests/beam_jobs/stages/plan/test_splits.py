@@ -15,8 +15,11 @@ from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
 from beam_jobs.stages.plan.balance import NO_REPEATS, balance, class_weights
 from shard_format import InputError
+from tests.fixtures.proofs import examples
 
-FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+FIXTURES = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60)
+)
 FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 
 from beam_jobs.text.cleaning import STEPS
+from tests.fixtures.proofs import examples
 
 # Bounds that some documents of a few words meet and others do not.
 TIGHT = [
@@ -31,7 +32,7 @@ IDEMPOTENT = ["nfc", "controls", "whitespace", "whitespace:blanks=true:empty_lin
 
 
 @pytest.mark.parametrize("recipe", [*STEPS, *TIGHT])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_a_batch_is_cleaned_as_each_document_alone(
     recipe: str, data: st.DataObject, nasty: SearchStrategy[str], clean: Callable[..., Any]
@@ -45,7 +46,7 @@ def test_a_batch_is_cleaned_as_each_document_alone(
 
 
 @pytest.mark.parametrize("recipe", IDEMPOTENT)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_cleaning_twice_changes_nothing(
     recipe: str, data: st.DataObject, nasty: SearchStrategy[str], clean: Callable[..., Any]

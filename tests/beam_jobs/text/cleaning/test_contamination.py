@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from beam_jobs.text.cleaning import make_steps
 from shard_format import InputError
+from tests.fixtures.proofs import examples
 
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then half as many in May."
 RUN = "natalia sold clips to 48 of her friends in april and then half"
@@ -121,7 +122,7 @@ def test_the_manifest_tells_what_the_files_hold(benchmark: Path, tmp_path: Path)
     assert one.described()["words"] == 13
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     bench=st.lists(st.sampled_from("ab,"), min_size=8, max_size=14),
     documents=st.lists(st.lists(st.sampled_from("abA.,"), max_size=30), max_size=4),
@@ -155,7 +156,7 @@ def test_a_benchmark_is_found_in_itself_and_not_in_other_text(
     corpora: Path, clean: Callable[..., Any]
 ) -> None:
     file = corpora / "text-gsm8k" / "test.jsonl"
-    questions = [json.loads(line)["question"] for line in file.read_text().splitlines()]
+    questions = [json.loads(line)["question"] for line in file.read_text().splitlines()[:300]]
     cleaned = clean("none", *questions, decontaminate=[str(file)])
     assert set(cleaned.reasons) == {"contaminated"}
     reviews = sorted((corpora / "text-movie-reviews").glob("*/*.txt"))[:200]

@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from beam_jobs.text.cleaning.ftfy import ENTITIES, REPAIRS
 from beam_jobs.text.cleaning.tags import without_loose_brackets
+from tests.fixtures.proofs import examples
 
 # What UTF-8 looks like once it was read as another encoding, once or twice.
 CODECS = ["latin-1", "windows-1252", "macroman", "cp437", "windows-1251", "windows-1250"]
@@ -31,7 +32,7 @@ def mojibake(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data())
 @pytest.mark.parametrize(
     ("recipe", "config"), [("ftfy", REPAIRS), ("ftfy:entities=true", ENTITIES)]

@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from beam_jobs.text.cleaning.stop_words import PUNCTUATION, stop_words_found
 from beam_jobs.text.cleaning.words import split_words
+from tests.fixtures.proofs import examples
 
 
 def words(count: int) -> str:
@@ -190,7 +191,7 @@ def naive_duplicates(text: str, n: int) -> int:
     return sum(len(parts[i]) for i in marked)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(text=st.lists(st.sampled_from(["a", "bb", "\xe9", "d", " "]), max_size=60).map(" ".join))
 def test_shares_of_repetition_are_those_that_counting_gives(
     text: str, clean: Callable[..., Any]
