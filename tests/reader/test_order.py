@@ -3,6 +3,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from reader.order import graph_order, numpy_order
 from reader.order.buckets import bucket_order
 from reader.order.geometry import STREAMS, Geometry, make_geometry
+from reader.pipeline import without_autograph
 from shard_format import ShardInfo, SplitInfo, mix
+from tests.fixtures.proofs import examples
 
 seeds = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, 2**40)
@@ -55,7 +59,7 @@ def test_an_epoch_has_each_record_exactly_once(
     assert sorted(numbers) == list(range(geometry.records))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(geometries(), seeds, epochs, shuffles, worker_counts)
 def test_workers_read_every_nth_position(
     geometry: Geometry, seed: int, epoch: int, shuffle: str, workers: int
@@ -105,7 +109,7 @@ def test_buckets_bring_similar_lengths_together() -> None:
     assert padding(64) < padding(16)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(seeds, epochs)
 def test_order_depends_on_seed_and_epoch_and_nothing_else(seed: int, epoch: int) -> None:
     geometry = Geometry(64, 4, 8, 4)
@@ -177,42 +181,47 @@ def test_every_permutation_of_a_small_domain_is_as_likely(count: int) -> None:
     assert chi_square < kinds - 1 + 5 * math.sqrt(2 * (kinds - 1))
 
 
-@settings(deadline=None, max_examples=15)
+def in_graph(function: Callable[..., Any], *numbers: int) -> list[np.ndarray]:
+    """What a function of scalar int64 tensors returns in a data set, where constants differ."""
+    scalars = tuple(tf.constant(number, tf.int64) for number in numbers)
+    dataset = tf.data.Dataset.from_tensors(scalars).map(without_autograph(function))
+    return [part.numpy() for part in next(iter(dataset))]
+
+
+@settings(deadline=None, max_examples=examples(15))
 @given(geometries(), seeds, epochs, worker_counts, st.integers(1, 4), st.data())
 def test_tensorflow_computes_the_same_order(
     geometry: Geometry, seed: int, epoch: int, workers: int, times: int, data: st.DataObject
 ) -> None:
     window = data.draw(st.integers(0, geometry.num_windows - 1))
-    residue = data.draw(st.integers(0, workers - 1))
-    tensors = [tf.constant(value, tf.int64) for value in (window, residue, epoch)]
-    for shuffle in ("window", "full", "off"):
-        order = graph_order.window_order(geometry, *tensors[:2], workers, seed, tensors[2], shuffle)
-        expected = numpy_order.window_order(
-            geometry, window, (residue, workers), seed, epoch, shuffle
-        )
-        for one, other in zip(order, expected, strict=True):
-            assert (one.numpy() == other).all()
-
+    share = data.draw(st.integers(0, workers - 1)), workers
     lengths = np.arange(geometry.records) * 7 % 5
-    order = graph_order.bucket_order(
-        geometry,
-        lambda numbers: tf.gather(tf.constant(lengths), numbers),
-        *tensors[:2],
-        workers,
-        workers * times,
-        3,
-        seed,
-        tensors[2],
-    )
-    expected = bucket_order(
-        geometry, lengths, window, (residue, workers), workers * times, 3, seed, epoch
-    )
-    for one, other in zip(order, expected, strict=True):
-        assert (one.numpy() == other).all()
-
     numbers = np.arange(geometry.records)
-    random = graph_order.uniforms(tf.constant(numbers), 3, seed, tensors[2]).numpy()
-    assert (random == uniforms(numbers, 3, seed, epoch)).all()
+    buckets = (workers * times, 3, seed)
+
+    def computed(window: Any, residue: Any, epoch: Any) -> Any:
+        place = (window, residue, workers)
+        orders = [
+            graph_order.window_order(geometry, *place, seed, epoch, shuffle)
+            for shuffle in ("window", "full", "off")
+        ]
+        orders.append(
+            graph_order.bucket_order(
+                geometry, lambda n: tf.gather(tf.constant(lengths), n), *place, *buckets, epoch
+            )
+        )
+        random = graph_order.uniforms(tf.constant(numbers), 3, seed, epoch)
+        return (*itertools.chain(*orders), random)
+
+    expected = [
+        numpy_order.window_order(geometry, window, share, seed, epoch, shuffle)
+        for shuffle in ("window", "full", "off")
+    ]
+    expected.append(bucket_order(geometry, lengths, window, share, *buckets, epoch))
+    all_expected = (*itertools.chain(*expected), uniforms(numbers, 3, seed, epoch))
+    results = in_graph(computed, window, share[0], epoch)
+    for one, other in zip(results, all_expected, strict=True):
+        assert (one == other).all()
 
 
 def test_random_numbers_are_uniform_and_independent() -> None:
