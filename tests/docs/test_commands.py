@@ -94,13 +94,14 @@ def test_every_page_with_commands_is_run():
     assert with_commands == {*PAGES, *OTHER_PAGES}
 
 
-# Sections that train longer, or repeat others: docs/text.md has what README says of texts. Tests in
-# tests/cli run `read` and `doctor`.
+# Sections that train, or repeat others. Tests in tests/cli and tests/trainer run the commands.
 LONG = {
     "README.md: shardmill",
     "README.md: Texts",
     "README.md: Reading",
     "README.md: Training",
+    "docs/command-line.md: The command line",
+    "docs/text.md: Documents",
     "docs/text.md: Tokens",
 }
 

@@ -23,7 +23,7 @@ from reader.transforms import (
 from reader.transforms.augmentation import Steps, find_transforms
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
-from tests.fixtures.proofs import each_value_once
+from tests.fixtures.proofs import each_value_once, proof
 
 PIXELS = {
     "count": 9,
@@ -151,7 +151,7 @@ def test_a_transform_of_ones_own_that_is_wrong(tiny: Path, own: Own, message: st
     "augment",
     [
         "random_resized_crop,vertical_flip,rotation,scale,hue,saturation,random_erasing",
-        ["standard", RandAugment(2, 9), "random_erasing"],
+        pytest.param(["standard", RandAugment(2, 9), "random_erasing"], marks=proof),
     ],
 )
 def test_a_image_is_the_same_whatever_batch_it_is_in(make_set: Any, augment: Any) -> None:

@@ -171,7 +171,7 @@ def same_batches(one: Any, other: Any) -> bool:
     ("kind", "caching"),
     [
         ("text", {"cache": "memory"}),
-        ("tokens", {"cache": "disk"}),
+        pytest.param("tokens", {"cache": "disk"}, marks=proof),
         ("image", {"cache": "memory", "cache_stage": "decoded"}),
         pytest.param("image", {"cache": "disk"}, marks=proof),
         pytest.param("image", {"cache": "disk", "cache_stage": "decoded"}, marks=proof),

@@ -19,7 +19,7 @@ from reader.order.buckets import bucket_order
 from reader.order.geometry import STREAMS, Geometry, make_geometry
 from reader.pipeline import without_autograph
 from shard_format import ShardInfo, SplitInfo, mix
-from tests.fixtures.proofs import examples
+from tests.fixtures.proofs import examples, proofs
 
 seeds = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, 2**40)
@@ -167,7 +167,7 @@ def test_a_split_of_one_window_is_permuted_evenly(shuffle: str) -> None:
         assert np.abs(share - 1 / 9).max() < 0.028  # 5.6 standard deviations
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("count", [2, 3, 4, 5, *proofs(6)])
 def test_every_permutation_of_a_small_domain_is_as_likely(count: int) -> None:
     """Chi-square over all count! permutations of 200 keys for each, within 5 deviations."""
     kinds = math.factorial(count)

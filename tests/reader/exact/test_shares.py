@@ -16,7 +16,7 @@ from reader.options import ReadOptions
 from reader.order import numpy_order
 from reader.order.geometry import Geometry, WorkerShard, emitted_records
 from reader.windows import Task, Windows
-from tests.fixtures.proofs import examples
+from tests.fixtures.proofs import examples, proofs
 
 remainders = st.sampled_from(["drop", "keep", "pad", "wrap"])
 
@@ -164,7 +164,7 @@ def test_the_batches_of_all_workers_are_those_of_one(
     ]
 
 
-@pytest.mark.parametrize("shuffle", ["window", "full"])
+@pytest.mark.parametrize("shuffle", ["window", *proofs("full")])
 def test_every_record_is_left_out_as_often(shuffle: str) -> None:
     """400 epochs, of which each leaves out the rest of batches of 16."""
     geometry = Geometry(23, 2, 4, 2)
