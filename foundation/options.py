@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from foundation.errors import UsageError
@@ -128,9 +128,9 @@ def redeclared(base: type, name: str, **changes: Any) -> Any:
     return option(**{"default": field.default, **field.metadata, **changes})
 
 
-def declared(options: Any) -> Iterator[dataclasses.Field[Any]]:
+def declared(options: Any) -> list[dataclasses.Field[Any]]:
     """The fields of a dataclass, or of an instance, that are options."""
-    return (field for field in dataclasses.fields(options) if "help" in field.metadata)
+    return [field for field in dataclasses.fields(options) if "help" in field.metadata]
 
 
 def flag_of(name: str) -> str:
