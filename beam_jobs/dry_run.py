@@ -30,8 +30,8 @@ from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import find_duplicates
 from beam_jobs.stages.trial import TRIAL_UNIT, StagingTrial, stage_trial
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.removed import collect_removed
+from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.columns import IntArray, fixed_bytes, repeated, run_starts
-from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
 
 # [n, 2] int64: numbers of two equal records.

@@ -36,8 +36,7 @@ from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import read_unit
-from beam_jobs.staging.row_sorter import RowSorter
-from beam_jobs.staging.spool import Spool
+from beam_jobs.staging.reordering import RowSorter, Spool
 from beam_jobs.staging.units import (
     SIDECAR_FIELDS,
     Unit,

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.corpus.record import SourceItem
-from beam_jobs.staging.partitions import Partitions
+from beam_jobs.staging.reordering import Partitions
 from beam_jobs.staging.units import NOT_READ, UnitSummary
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from foundation import storage

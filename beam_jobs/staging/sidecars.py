@@ -15,7 +15,7 @@ import pyarrow as pa
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.parallel import in_parallel
-from beam_jobs.staging.partitions import Partitions
+from beam_jobs.staging.reordering import Partitions
 from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage

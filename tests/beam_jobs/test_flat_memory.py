@@ -18,7 +18,7 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
 from beam_jobs.stages import stage
-from beam_jobs.staging import reader, row_sorter, seen_items
+from beam_jobs.staging import reader, reordering, seen_items
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import frame, unframe
 
@@ -113,8 +113,8 @@ def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
     (sidecar,) = units.glob("*.arrow")
     expected = read_table(sidecar)
     assert len(expected) > 250
-    monkeypatch.setattr(row_sorter, "_HELD_BYTES", 4096)
-    monkeypatch.setattr(row_sorter, "_JOINED_ROWS", 8)
+    monkeypatch.setattr(reordering, "_HELD_BYTES", 4096)
+    monkeypatch.setattr(reordering, "_JOINED_ROWS", 8)
     monkeypatch.setattr(stage, "_BATCH_RECORDS", 20)
     spooled, units = build("spooled")
     assert spooled == in_memory

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, bounds_of, ranges, repeated, run_starts, uint64
 from beam_jobs.dedup.text.segments import BLANK, SHORT
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
-from beam_jobs.staging.partitions import StructuredArray
+from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array
 

@@ -21,7 +21,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import SPLITS_FILE
-from beam_jobs.staging.row_sorter import RowSorter
+from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_batches

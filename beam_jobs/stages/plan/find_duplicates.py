@@ -28,7 +28,7 @@ from beam_jobs.dedup.exact import (
 from beam_jobs.dedup.union_find import components
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.staging.row_sorter import RowSorter
+from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 

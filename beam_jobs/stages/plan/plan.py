@@ -50,8 +50,8 @@ from beam_jobs.stages.plan.splits import (
 from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
-from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.recipes import recipe_units
+from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker

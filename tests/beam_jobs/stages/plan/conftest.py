@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs.staging.assignment import Assignment
-from beam_jobs.staging.partitions import Partitions
+from beam_jobs.staging.reordering import Partitions
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
 

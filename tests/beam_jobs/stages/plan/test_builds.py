@@ -13,7 +13,7 @@ from PIL import Image
 from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
-from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.reordering import rows_of_partition
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)

@@ -13,7 +13,7 @@ from beam_jobs.dedup.clusters import (
 )
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.stages.plan import find_duplicates
-from beam_jobs.staging import row_sorter
+from beam_jobs.staging import reordering
 from beam_jobs.workspace import Workspace
 from shard_format import UsageError
 from tests.fixtures.proofs import examples
@@ -38,8 +38,8 @@ def test_clusters_are_sorted_on_disk(tmp_path_factory, parts, held):
     workspace.create()
     clusters = (Clusters(table, len(table) - 1, 1, 0) for table in tables)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_sorter, "_HELD_BYTES", held)
-        patch.setattr(row_sorter, "_JOINED_ROWS", 1)
+        patch.setattr(reordering, "_HELD_BYTES", held)
+        patch.setattr(reordering, "_JOINED_ROWS", 1)
         on_disk = find_duplicates._sorted_clusters(clusters, workspace)
     whole = pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *tables])
     whole = whole.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
