@@ -16,8 +16,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.images.near_duplicates import DEFAULT_THRESHOLD, near_pairs
-from beam_jobs.dedup.union_find import components
 from beam_jobs.images.decode import DecodingOptions, Pixels, decode_image
 from beam_jobs.images.perceptual_hash import PerceptualHash, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.text.near_duplicates import Documents, near_pairs
 from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
-from beam_jobs.dedup.union_find import components
 from benchmarks.measure import parser, write
 from benchmarks.text_corpus import documents
 

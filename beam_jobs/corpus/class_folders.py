@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from beam_jobs.corpus.names import split_name
+from beam_jobs.corpus.names import Selection, split_name
 from beam_jobs.corpus.sampling import some_entries, some_files, some_folders
-from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, content_kind, is_coco
 from beam_jobs.corpus.source_io import concurrently, path_of
 from beam_jobs.corpus.split_folders import shown_folders

@@ -25,12 +25,11 @@ from beam_jobs.corpus.labels import (
     no_split_folder,
     wanted_columns,
 )
-from beam_jobs.corpus.names import is_hidden_member, split_name
+from beam_jobs.corpus.names import Selection, is_hidden_member, split_name
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.replacements import Replacements
-from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened

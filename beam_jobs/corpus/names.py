@@ -1,13 +1,16 @@
-"""Names that every corpus is given in the same way: record ids, labels and splits."""
+"""Names that every corpus is given in the same way, and which files are read by their names."""
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
 
 from beam_jobs.corpus.record import Rejection
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_globs
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import visible
@@ -181,3 +184,47 @@ _ESCAPED = re.compile(rb"//x2f/x([89a-f][0-9a-f])|//x([0-9a-f]{2})")
 _ESCAPE, _NO_NAME = "//x", "\0x"  # no name holds a zero
 _COPY = re.compile(r"//\d+$")
 _ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}
+
+
+# Globs as expressions: those for names, and those for paths.
+Globs = tuple[list[re.Pattern[str]], list[re.Pattern[str]]]
+
+
+class Selection:
+    """The files and members of archives that a job reads, by their ids.
+
+    Args:
+        options: The job.
+    """
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        self._include = _expressions("--include", options.include)
+        self._exclude = _expressions("--exclude", options.exclude)
+
+    def __bool__(self) -> bool:
+        return any(self._include) or any(self._exclude)
+
+    def excludes(self, *ids: str) -> bool:
+        """Whether a glob of --exclude matches a file, or a member or its archive."""
+        return _match(self._exclude, ids)
+
+    def takes(self, *ids: str) -> bool:
+        """Whether a file is read; a member, if a glob of --include matches it or its archive."""
+        included = not any(self._include) or _match(self._include, ids)
+        return included and not self.excludes(*ids)
+
+
+def _expressions(flag: str, globs: str | None) -> Globs:
+    parsed = parse_globs(flag, globs) if globs else ()
+    expressions = {glob: re.compile(fnmatch.translate(glob)) for glob in parsed}
+    of_names = [one for glob, one in expressions.items() if "/" not in glob]
+    return of_names, [one for glob, one in expressions.items() if "/" in glob]
+
+
+def _match(globs: Globs, ids: tuple[str, ...]) -> bool:
+    of_names, of_paths = globs
+    return any(
+        any(one.match(own_name(id)) for one in of_names)
+        or any(one.match(own_path(id)) for one in of_paths)
+        for id in ids
+    )

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.corpus.changed_files import CHANGED, change_of, read_path
 from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
 from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import feature_names
@@ -34,7 +33,16 @@ from beam_jobs.corpus.record import (
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
-from beam_jobs.corpus.source_io import UnreadableError, check_size, file_of, is_file, read_file
+from beam_jobs.corpus.source_io import (
+    CHANGED,
+    UnreadableError,
+    change_of,
+    check_size,
+    file_of,
+    is_file,
+    read_file,
+    read_path,
+)
 from beam_jobs.corpus.streams import (
     FileRange,
     InMemory,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from beam_jobs.corpus.discovery import find_files
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
-from beam_jobs.corpus.names import prefixes, readable_name, split_name, without_split
+from beam_jobs.corpus.names import Selection, prefixes, readable_name, split_name, without_split
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
@@ -29,7 +29,6 @@ from beam_jobs.corpus.sampling import (
     some_folders,
     some_members,
 )
-from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
 from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of
 from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes

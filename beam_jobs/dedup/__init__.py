@@ -2,6 +2,5 @@
 
 exact            records with equal fingerprints
 clusters         pairs of duplicates -> clusters, and which record of each is kept
-union_find       connected components
 images, text     near duplicates of one kind of record each; repeated segments of text
 """

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, first_of_run, int64, run_starts
 from beam_jobs.dedup.exact import NO_PAIRS, Pairs
-from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 
 # The kept record of a cluster across several given splits is in the first of these.
@@ -37,6 +36,39 @@ CLUSTER_SCHEMA = pa.schema(
 )
 
 CLUSTER_ORDER = ("kept_id", "record_id")
+
+
+def components(count: int, pairs: IntArray) -> IntArray:
+    """[count] int64: for every node the smallest node that it is connected to, itself included.
+
+    The usual union-find takes one pair at a time, which takes minutes for millions of pairs in
+    Python. Here all pairs are processed at once: the parent of every root becomes the smallest root
+    that it is paired with, then all paths are halved until they are flat. Of two paired roots at
+    least one is no longer a root, so a round halves the number of paired roots (Shiloach and
+    Vishkin: An O(log n) parallel connectivity algorithm, 1982).
+
+    Args:
+        count: Nodes, which are 0 to count - 1.
+        pairs: [m, 2] nodes that belong together, in any order, repeats and loops allowed.
+    """
+    roots = np.arange(count, dtype=np.int64)
+    first, second = (np.ascontiguousarray(column, np.int64) for column in pairs.reshape(-1, 2).T)
+    while len(first):
+        np.minimum.at(roots, np.maximum(first, second), np.minimum(first, second))
+        _flatten(roots)
+        first, second = roots[first], roots[second]
+        apart = first != second
+        first, second = first[apart], second[apart]
+    return roots
+
+
+def _flatten(roots: IntArray) -> None:
+    """Makes every node point at its root, halving all paths at every step."""
+    while True:
+        grandparents = roots[roots]
+        if np.array_equal(grandparents, roots):
+            return
+        roots[:] = grandparents
 
 
 class Clusters(NamedTuple):

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, fixed_bytes, int64, ranges, uint64
-from beam_jobs.dedup.clusters import CLUSTER_ORDER, CLUSTER_SCHEMA, Clusters, NearPairs
-from beam_jobs.dedup.union_find import components
+from beam_jobs.dedup.clusters import CLUSTER_ORDER, CLUSTER_SCHEMA, Clusters, NearPairs, components
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from shard_format import InputError

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from beam_jobs import publishing
 from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.counters import summarize
 from beam_jobs.generations import leftovers
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.packed import packing_statistics, without_documents
@@ -38,7 +39,6 @@ from beam_jobs.generations.removal import (
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
-from beam_jobs.integer_histograms import summarize
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
 from beam_jobs.publishing import publish_set, target_of, write_state
 from beam_jobs.record_ids import missing_error

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.integer_histograms import summarize
+from beam_jobs.counters import summarize
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from foundation import storage

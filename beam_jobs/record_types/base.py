@@ -20,9 +20,8 @@ from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
-from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.assignment import Assignment, TrainingSample
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
-from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import Workspace

@@ -9,13 +9,12 @@ import pyarrow as pa
 from typing_extensions import override
 
 from beam_jobs.columns import Columns
-from beam_jobs.counters import counts_of
-from beam_jobs.integer_histograms import summarize
+from beam_jobs.counters import counts_of, summarize
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_trained
 from beam_jobs.record_types.text import TextRecords
+from beam_jobs.staging.assignment import TrainingSample
 from beam_jobs.staging.examples import ExampleBuilder
-from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
 from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
-from beam_jobs.corpus.changed_files import SourceChangedError, change_of, read_path
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
@@ -29,7 +28,13 @@ from beam_jobs.corpus.record import (
     SourceItem,
     UnusableRecord,
 )
-from beam_jobs.corpus.source_io import UnreadableError, is_readable
+from beam_jobs.corpus.source_io import (
+    SourceChangedError,
+    UnreadableError,
+    change_of,
+    is_readable,
+    read_path,
+)
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
 from beam_jobs.options.values import splits_are_given

@@ -1,7 +1,9 @@
-"""The split of every staged record, which planning decides and everything after it reads."""
+"""The split of every staged record, which planning decides, and a sample of the training split."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.corpus.names import SPLIT_NAMES
+from beam_jobs.staging.reader import read_staged, unit_sources
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace
 
 LEFT_OUT = -1
 SPLITS_FILE = "splits.npy"  # in the folder of the plan
@@ -43,6 +47,11 @@ class Assignment:
         for unit, table in sidecars:
             yield unit, table, self.unit(unit).astype(np.int64)
 
+    def counts(self) -> IntArray:
+        """[splits] int64, number of records of each split."""
+        inside = self.split_of[self.split_of != LEFT_OUT]
+        return np.bincount(inside, minlength=len(self.names)).astype(np.int64)
+
     def role(self, split: int) -> str:
         """By the name of a split: "train", "validation", "test", or an empty string."""
         return SPLIT_NAMES.get(self.names[split], "")
@@ -53,3 +62,78 @@ class Assignment:
         # Without a "train" in "test=0.2,fit=0.8", "test" must not be the one that is balanced.
         roles = [self.role(split) for split in range(len(self.names))]
         return next((roles.index(role) for role in ("train", "") if role in roles), 0)
+
+
+_BITS = 16  # hashes are counted by their leading bits first
+_COLUMNS = ("id_hash", "record_id", "offset", "length")
+
+
+class TrainingSample:
+    """Reads a sample of the training split, to learn from before shards are written.
+
+    Records are taken in the order of the hash of their id until there are enough bytes. So the
+    sample depends on the corpus and the splits alone, never on the seed, the units or the workers,
+    and a larger sample contains a smaller one.
+
+    Args:
+        assignment: The split of every record.
+        sidecars: All units.
+        workspace: Where they are.
+
+    Attributes:
+        corpus_records: Number of staged records, in whatever split.
+        records: Number of records in the training split.
+        split: Name of the training split.
+    """
+
+    def __init__(self, assignment: Assignment, sidecars: Sidecars, workspace: Workspace) -> None:
+        self._assignment = assignment
+        self._sidecars = sidecars
+        self._workspace = workspace
+        self.corpus_records = sidecars.records
+        self.records = int(np.count_nonzero(assignment.split_of == assignment.training))
+        self.split = assignment.names[assignment.training]
+
+    def key(self, size: int) -> str:
+        """Content address of the records that `read` yields; staged units are named by content."""
+        table = self._rows(size)
+        digest = hashlib.blake2b(json.dumps(self._sidecars.keys).encode(), digest_size=16)
+        for name in ("unit", "offset"):
+            digest.update(int64(table[name]).astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def read(self, size: int) -> Iterator[bytes]:
+        """The encoded features of about `size` bytes of records, always in the same order.
+
+        One table row per sampled record is held in memory.
+
+        Raises:
+            InputError: A staged unit is damaged.
+        """
+        sources = unit_sources(self._sidecars.keys, self._workspace)
+        for _, payloads in read_staged(self._rows(size), sources):
+            yield from payloads.to_pylist()
+
+    def _rows(self, size: int) -> pa.Table:
+        """The rows of the sample with their unit, in order; there must be a training record."""
+        by_bin = np.zeros(1 << _BITS, np.int64)
+        for _, table in self._training():
+            np.add.at(by_bin, _bins(table), int64(table["length"]))
+        last_bin = int(np.searchsorted(np.cumsum(by_bin), size))
+        parts = []
+        for unit, table in self._training():
+            table = table.filter(pa.array(_bins(table) <= last_bin))
+            parts.append(table.append_column("unit", pa.array(np.full(len(table), unit))))
+        rows = pa.concat_tables(parts)
+        rows = rows.sort_by([("id_hash", "ascending"), ("record_id", "ascending")])
+        ends = np.cumsum(int64(rows["length"]))
+        return rows.slice(0, int(np.searchsorted(ends, size)) + 1).combine_chunks()
+
+    def _training(self) -> Iterator[tuple[int, pa.Table]]:
+        for unit, table, split_of in self._assignment.units(self._sidecars):
+            inside = pa.array(split_of == self._assignment.training)
+            yield unit, table.select(list(_COLUMNS)).filter(inside)
+
+
+def _bins(table: pa.Table) -> npt.NDArray[np.int64]:
+    return (uint64(table["id_hash"]) >> np.uint64(64 - _BITS)).astype(np.int64)

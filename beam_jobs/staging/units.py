@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.corpus.changed_files import CHANGED
+from beam_jobs.corpus.source_io import CHANGED
 from beam_jobs.workspace import Workspace, read_marker
 from foundation import storage
 from foundation.storage import Place

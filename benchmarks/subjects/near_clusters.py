@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.images.near_duplicates import near_pairs
-from beam_jobs.dedup.union_find import components
 from benchmarks.subjects.clock import measure
 from benchmarks.synthetic_looks import PLANTED
 

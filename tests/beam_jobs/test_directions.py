@@ -14,7 +14,7 @@ FLOORS = (
     ("images",),  # its perceptual hashes have the format of dedup.images
     ("dedup", "text"),
     ("staging",),
-    ("columns", "counters", "integer_histograms", "progress"),
+    ("columns", "counters", "progress"),
 )
 
 

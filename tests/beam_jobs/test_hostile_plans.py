@@ -16,9 +16,8 @@ from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.duplicates import read_clusters
 from beam_jobs.run import preprocess
 from beam_jobs.stages.labels import sorted_names
-from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.staging.assignment import Assignment
-from beam_jobs.staging.recipes import RecipeUnit
+from beam_jobs.staging.recipes import RecipeUnit, RecipeWriter
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from shard_format import InputError, UsageError, load_manifest

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.integer_histograms import summarize, summarize_column
+from beam_jobs.counters import summarize, summarize_column
 
 VALUES = st.lists(st.none() | st.integers(0, 2**40), max_size=12)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, fixed_bytes
-from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.dedup.clusters import NearPairs, components
 from beam_jobs.dedup.text.candidates import (
     Bands,
     band_keys,
@@ -27,7 +27,6 @@ from beam_jobs.dedup.text.candidates import (
 )
 from beam_jobs.dedup.text.shingles import Shingles, jaccard
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
-from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores

@@ -19,12 +19,12 @@ from beam_jobs.dedup.clusters import (
     NO_NEAR_PAIRS,
     Clusters,
     NearPairs,
+    components,
     find_clusters,
 )
 from beam_jobs.dedup.exact import Pairs, exact_pairs
 from beam_jobs.dedup.text.repeated_segments import RemovedSegments
 from beam_jobs.dedup.text.segments import remove_segments
-from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.reader import read_staged, unit_sources
 from beam_jobs.staging.sidecars import Sidecars

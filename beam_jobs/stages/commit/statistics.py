@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import Columns
-from beam_jobs.integer_histograms import summarize_column
+from beam_jobs.counters import summarize_column
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.balance import class_weights
 from shard_format import LABELS_FIELD, label_column

@@ -9,7 +9,7 @@ from beam_jobs.stages.plan.merge_plan import (
     merged_shards,
 )
 from beam_jobs.stages.plan.plan import Plan, load_plan, plan_shards
-from beam_jobs.stages.plan.recipes import ShardSpec
+from beam_jobs.staging.recipes import ShardSpec
 
 __all__ = [
     "LIMITS",

@@ -19,12 +19,6 @@ from beam_jobs.workspace import Workspace, read_table
 from foundation.wording import counted
 
 
-def split_counts(assignment: Assignment) -> IntArray:
-    """[splits] int64, number of records of each split."""
-    inside = assignment.split_of[assignment.split_of != LEFT_OUT]
-    return np.bincount(inside, minlength=len(assignment.names)).astype(np.int64)
-
-
 def empty_split_warnings(state: PlanState) -> list[str]:
     """A sentence for every split without records: which one, why, and what to do.
 
@@ -35,7 +29,7 @@ def empty_split_warnings(state: PlanState) -> list[str]:
     """
     options, assignment = state.context.options, state.assignment
     sidecars = state.sidecars.without_progress()
-    kept = split_counts(assignment)
+    kept = assignment.counts()
     if not kept.any():
         return []
     if splits_are_given(options.split):
@@ -87,7 +81,7 @@ def _by_hash(
     options: PreprocessOptions,
 ) -> str:
     together = _together(assignment, sidecars, identity)
-    records = int(split_counts(assignment).sum())
+    records = int(assignment.counts().sum())
     advice = "Use fewer splits, a larger fraction, or more records."
     if together == records:
         return (

@@ -17,6 +17,7 @@ from beam_jobs.dedup.clusters import (
     CLUSTER_SCHEMA,
     NO_NEAR_PAIRS,
     Clusters,
+    components,
     find_clusters,
 )
 from beam_jobs.dedup.exact import (
@@ -25,7 +26,6 @@ from beam_jobs.dedup.exact import (
     exact_pairs_by_partition,
     num_partitions,
 )
-from beam_jobs.dedup.union_find import components
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.staging.reordering import RowSorter

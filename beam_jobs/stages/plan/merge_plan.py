@@ -21,9 +21,8 @@ from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, MergeWork, part_of
-from beam_jobs.stages.plan.recipes import ShardSpec
 from beam_jobs.stages.plan.state import PlanState
-from beam_jobs.staging.recipes import recipe_units, write_recipe
+from beam_jobs.staging.recipes import ShardSpec, recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_marker, write_marker

@@ -28,18 +28,22 @@ from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes, generation_note
-from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
-from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
+from beam_jobs.stages.plan.empty_splits import empty_split_warnings
 from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import (
     conflict_notes,
     find_duplicates,
     write_clusters,
 )
-from beam_jobs.stages.plan.key_order import SplitKeys, copies_of, sorted_partitions
+from beam_jobs.stages.plan.key_order import (
+    Quantiles,
+    SplitKeys,
+    copies_of,
+    histogram_bits,
+    sorted_partitions,
+)
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
-from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
 from beam_jobs.stages.plan.splits import (
     Identity,
     by_corpus,
@@ -49,10 +53,9 @@ from beam_jobs.stages.plan.splits import (
 )
 from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
-from beam_jobs.staging.recipes import recipe_units
+from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment, TrainingSample
+from beam_jobs.staging.recipes import RecipeWriter, ShardSpec, recipe_units
 from beam_jobs.staging.reordering import rows_of_partition
-from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
 from foundation import storage
@@ -163,7 +166,7 @@ def _assign_splits(state: PlanState) -> None:
         state.class_names, state.notes = state.earlier.class_names(state.class_names)
     _assign(assignment, sidecars, state.clusters, context.options, state.class_names["label"])
     conflicts = state.earlier.assign(assignment, sidecars) if state.earlier is not None else 0
-    state.assigned = split_counts(assignment)
+    state.assigned = assignment.counts()
     state.changes = context.record_type.plan_changes(
         sidecars, assignment, state.clusters, context.workspace, state.partition_rows
     )

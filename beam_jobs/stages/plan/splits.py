@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64, run_starts, uint64
-from beam_jobs.dedup.clusters import Clusters
-from beam_jobs.dedup.union_find import components
+from beam_jobs.dedup.clusters import Clusters, components
 from beam_jobs.stages.labels import label_numbers
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars

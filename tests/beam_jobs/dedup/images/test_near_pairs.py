@@ -9,6 +9,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.images import candidates, near_duplicates
 from beam_jobs.dedup.images.candidates import MAX_DISTANCE, find_candidates
 from beam_jobs.dedup.images.hash_format import (
@@ -20,7 +21,6 @@ from beam_jobs.dedup.images.hash_format import (
     view_codes,
 )
 from beam_jobs.dedup.images.near_duplicates import near_pairs
-from beam_jobs.dedup.union_find import components
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perceptual_hash import hash_luma
 from beam_jobs.options import ImageOptions

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.text import near_duplicates
 from beam_jobs.dedup.text.candidates import LEADERS, NEIGHBOURS, bucket_pairs
 from beam_jobs.dedup.text.near_duplicates import near_pairs
-from beam_jobs.dedup.union_find import components
 
 
 def five_grams(text):

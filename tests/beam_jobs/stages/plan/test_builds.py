@@ -12,7 +12,7 @@ from PIL import Image
 
 from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
-from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
+from beam_jobs.stages.plan.key_order import Quantiles, histogram_bits
 from beam_jobs.staging.reordering import rows_of_partition
 from shard_format import open_index
 

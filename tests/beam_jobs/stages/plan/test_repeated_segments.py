@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import BLANK, SHORT
-from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.staging.assignment import LEFT_OUT
-from beam_jobs.staging.recipes import RecipeUnit
+from beam_jobs.staging.recipes import RecipeUnit, RecipeWriter
 from beam_jobs.workspace import Workspace
 from shard_format import id_hash
 

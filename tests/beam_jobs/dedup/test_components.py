@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.union_find import components
+from beam_jobs.dedup.clusters import components
 
 
 def naive(count, pairs):
