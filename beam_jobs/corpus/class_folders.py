@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from beam_jobs.corpus.names import Selection, split_name
 from beam_jobs.corpus.sampling import some_entries, some_files, some_folders
 from beam_jobs.corpus.sniffing import IMAGE, content_kind, is_coco
-from beam_jobs.corpus.source_io import concurrently, path_of
+from beam_jobs.corpus.source_io import path_of
 from beam_jobs.corpus.split_folders import shown_folders
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.command import command_line, short_path
@@ -99,7 +99,8 @@ def _class_folders(roots: list[Place], by_split: bool) -> dict[str, Place]:
 
 
 def _has_image(folder: Place) -> bool:
-    return IMAGE in concurrently(content_kind, some_files(folder))
+    remote = storage.local_path(folder) is None
+    return IMAGE in storage.in_parallel(content_kind, some_files(folder), remote=remote)
 
 
 def _coco_tables(

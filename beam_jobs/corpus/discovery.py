@@ -16,7 +16,7 @@ from typing import NamedTuple
 from beam_jobs.corpus.dataset_metadata import ShardSets, is_note
 from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of, retried
+from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of, retried
 from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, naming
@@ -172,7 +172,9 @@ class _Walk:
         at = bisect.bisect_left(entries, _MANIFEST)
         if not any(entry.startswith(_MANIFEST) for entry in entries[at : at + 1]):
             self._sets.rule_out(folder.path)
-        ahead = concurrently(_entries_of, _folders_among(entries, folder.path))
+        ahead = storage.in_parallel(
+            _entries_of, _folders_among(entries, folder.path), remote=self._in_bucket, at_a_time=32
+        )
         for packed in entries:
             raw_name, kind, is_link, size, mtime_ns = _unpacked(packed)
             name = readable_name(raw_name)

@@ -12,7 +12,7 @@ from beam_jobs.corpus.containers.base import ArchiveReport, Member, container
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.names import is_hidden, is_hidden_member
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of
+from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of
 from foundation import storage
 from foundation.storage import Place
 
@@ -59,7 +59,11 @@ def some_files(source: Place) -> Iterator[bytes]:
     while level and looked < _MAX_FOLDERS:
         level = level[: _MAX_FOLDERS - looked]
         looked += len(level)
-        inside = list(concurrently(_files_and_folders, level))
+        inside = list(
+            storage.in_parallel(
+                _files_and_folders, level, remote=storage.local_path(source) is None
+            )
+        )
         most = max(1, min(MAX_FILES, _MAX_FILES_OF_LEVEL // len(level)))
         for files, _ in inside:
             yield from files[:most]

@@ -30,7 +30,7 @@ from beam_jobs.corpus.sampling import (
     some_members,
 )
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
-from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of
+from beam_jobs.corpus.source_io import UnreadableError, path_of
 from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.formats import CONTAINERS
@@ -99,9 +99,10 @@ def _kinds_in(root: storage.Place, prefix: str, selection: Selection) -> Counter
         for path in some_files(root)
     }
     files = [path for path, file_id in ids.items() if not selection.excludes(file_id)]
+    kinds = storage.in_parallel(image_kind, files, remote=storage.local_path(root) is None)
     return Counter(
         kind
-        for path, kind in zip(files, concurrently(image_kind, files), strict=True)
+        for path, kind in zip(files, kinds, strict=True)
         if kind in CONTAINERS or selection.takes(ids[path])
     )
 

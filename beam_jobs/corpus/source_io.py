@@ -13,12 +13,9 @@ was listed. One look behind the last record of a file is enough.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import TypeVar
 
 from beam_jobs.corpus.record import Rejection, SourceItem
@@ -33,7 +30,6 @@ RETRY_SECONDS = (0.1, 0.5, 2.0)
 # files would be waited for a million times.
 _NO_RETRY_SECONDS = 10.0
 
-_AT_A_TIME = 32  # objects of which a little is read
 TOO_LARGE = "file-too-large"  # the reason of a record that exceeds --max-record-bytes
 _last_failure = float("-inf")  # monotonic seconds; per process
 
@@ -110,26 +106,6 @@ def _is_gone(error: OSError, path: bytes) -> bool:
     except OSError:
         return False
     return bool(names) and place.name not in names
-
-
-def concurrently(function: Callable[[bytes], Result], paths: Iterable[bytes]) -> Iterator[Result]:
-    """A function of each path, in order: of objects, for several at a time.
-
-    Args:
-        function: Reads a little of a file, or lists a folder.
-        paths: The files or folders.
-    """
-    with ExitStack() as stack:
-        pool: ThreadPoolExecutor | None = None
-        for some in _groups(iter(paths), _AT_A_TIME):
-            if pool is None and b"://" in some[0]:
-                pool = stack.enter_context(ThreadPoolExecutor(_AT_A_TIME))
-            yield from map(function, some) if pool is None else pool.map(function, some)
-
-
-def _groups(paths: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
-    while some := list(itertools.islice(paths, size)):
-        yield some
 
 
 def is_readable(path: bytes) -> bool:

@@ -5,7 +5,6 @@ recipes     which records a shard has, and their sidecar rows
 runs        units merged into the order of the shards
 sidecars    columns of all staged units, one unit in memory at a time
 reader      staged payload in any order, with few reads
-parallel    many files at a time, where each one is a request
 reordering  rows and payload that wait for their order
 """
 

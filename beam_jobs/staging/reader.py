@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
 from beam_jobs.staging.examples import BLOCK_BYTES
-from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.units import dropping_damaged, forget_unit, unit_files
 from beam_jobs.workspace import Workspace
 from foundation import storage
@@ -228,6 +227,6 @@ def _read_ranges(
         for (*_, begin), piece in zip(own, sources[own[0][0]].read(wanted), strict=True):
             data[begin : begin + len(piece)] = piece
 
-    for _ in in_parallel(read, by_unit, remote=remote):
+    for _ in storage.in_parallel(read, by_unit, remote=remote):
         pass
     return data

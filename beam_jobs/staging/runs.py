@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
-from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.staging.units import with_offsets
 from beam_jobs.workspace import Workspace, read_marker, write_marker
@@ -126,7 +125,7 @@ def read_cells(
     sources: list[Source] = []
     remote = storage.local_path(workspace.runs) is None
     read = partial(_read_cell, workspace=workspace, whole=whole)
-    for number, (rows, source) in enumerate(in_parallel(read, cells, remote=remote)):
+    for number, (rows, source) in enumerate(storage.in_parallel(read, cells, remote=remote)):
         tables.append(rows.append_column("unit", pa.array(np.full(len(rows), number, np.int32))))
         sources.append(source)
     return in_order(pa.concat_tables(tables)), sources

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
-from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reordering import Partitions
 from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
@@ -172,7 +171,7 @@ class _LocalCopies:
             with dropping_damaged(lambda: forget_unit(self._workspace, key)):
                 self._workspace.check_file(copied, digest)
 
-        for _ in in_parallel(copy_one, zip(keys, sha256, strict=True), remote=True):
+        for _ in storage.in_parallel(copy_one, zip(keys, sha256, strict=True), remote=True):
             pass
         self._folder = folder
 
@@ -204,7 +203,7 @@ def take_rows(
     def take(run: IntArray) -> pa.Table:
         return _take_ascending(table_of(int(units[run[0]])), rows[run])
 
-    parts = list(in_parallel(take, runs, remote=remote))
+    parts = list(storage.in_parallel(take, runs, remote=remote))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(parts).take(pa.array(back))

@@ -6,8 +6,9 @@ and object stores both do well:
 
 - A file appears whole under its name or not at all (`create`). There is no rename and no append.
 - `if_absent` creates a file only if there is none; it takes the place of a lock.
-- Ranges are read many at a time (`read_ranges`, `ahead`), since a request to an object store takes
-  10 to 100 ms. Memory maps are for local files alone (`open_arrow`, `local_path`).
+- Ranges are read many at a time (`read_ranges`, `ahead`, `in_parallel`), since a request to an
+  object store takes 10 to 100 ms. Memory maps are for local files alone (`open_arrow`,
+  `local_path`).
 - Folders are listed one level at a time, or whole (`list_tree`), with size and time of change,
   without a request per file.
 
@@ -21,10 +22,12 @@ import contextlib
 import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from foundation.errors import UsageError
@@ -50,6 +53,8 @@ from foundation.storage.traffic import traffic as traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Result = TypeVar("Result")
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 
@@ -276,6 +281,37 @@ def ahead(items: Iterable[Item], range_of: Callable[[Item], Range | None]) -> It
         range_of: What will be read for an item, from `range_of`.
     """
     return _OBJECTS.ahead(items, range_of)
+
+
+def in_parallel(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    remote: bool,
+    at_a_time: int = 16,
+) -> Iterator[Result]:
+    """The results in order; where each one is a request that takes long, of several at a time.
+
+    Args:
+        function: Reads a little, or lists a folder.
+        items: What it is called with; taken as results are.
+        remote: Whether it takes long.
+        at_a_time: Number of threads, which this call has to itself.
+    """
+    if not remote:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(at_a_time, thread_name_prefix="in-parallel")
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > at_a_time:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def stat(place: Place) -> Stat | None:

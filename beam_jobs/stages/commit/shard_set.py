@@ -29,7 +29,6 @@ from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, read_counters, read_index_part
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.removed import read_planned, removed_before
 from beam_jobs.staging.seen_items import write_seen_items
 from beam_jobs.staging.sidecars import Sidecars
@@ -179,7 +178,7 @@ def _split(
     scratch = workspace.scratch_of(index)
     with IndexWriter(index, record_type.index_columns, durable=True, scratch=scratch) as writer:
         read = partial(read_index_part, workspace=workspace)
-        tables = in_parallel(read, own, remote=storage.local_path(workspace.out) is None)
+        tables = storage.in_parallel(read, own, remote=storage.local_path(workspace.out) is None)
         for result, table in zip(own, tables, strict=True):
             writer.append(table)
             report(workspace.progress, "commit", result.info.records)
