@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -80,38 +79,6 @@ def set_files(root: storage.Place) -> set[bytes] | None:
             "and restore the shards that are missing."
         )
     return {path_of(root / shard.file) for shard in shards}
-
-
-class ShardSets:
-    """Which files of a corpus are shards of sets in it; other files of a set are no records.
-
-    Args:
-        roots: The sources of the corpus; no set is looked for above them.
-    """
-
-    def __init__(self, roots: Sequence[storage.Place]) -> None:
-        self._sets: dict[bytes, set[bytes] | None] = {}
-        self._without: set[bytes] = set()
-        self._shortest = min((len(path_of(root)) for root in roots), default=0)
-
-    def rule_out(self, folder: bytes) -> None:
-        """Notes that a folder has no manifest, which a listing of all files has shown."""
-        self._without.add(folder)
-
-    def around(self, folder: bytes) -> set[bytes] | None:
-        """The shards of the set that a folder is, or is inside of; None if there is none."""
-        shards, passed = None, []
-        while folder not in self._sets:  # folders may be nested deeper than Python calls
-            passed.append(folder)
-            shards = None if folder in self._without else set_files(place_of(folder))
-            above = os.path.dirname(folder)
-            if shards is not None or len(above) < self._shortest or above == folder:
-                break
-            folder = above
-        else:
-            shards = self._sets[folder]
-        self._sets.update(dict.fromkeys(passed, shards))
-        return shards
 
 
 def feature_names(folder: bytes, label_columns: tuple[str, ...]) -> FeatureNames:

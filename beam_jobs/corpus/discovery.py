@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.corpus.dataset_metadata import ShardSets, is_note
+from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of, retried
@@ -90,23 +90,12 @@ def find_files(
     Raises:
         InputError: A root is missing or inside of another, or a folder cannot be listed.
     """
-    sets = ShardSets(roots)
     for prefix, root in prefixes(roots):
         if not storage.is_folder(root):
             file_id = prefix.removesuffix("/") or readable_name(os.fsencode(root.name))
             yield FoundFile(_file_item(file_id, path_of(root), storage.stat(root)), ())
             continue
-        walk = _Walk(root, sets, on_ignored, follow_links, on_unreadable)
-        for file in walk.files(prefix):
-            path = file.item.path
-            shards = sets.around(os.path.dirname(path))
-            if shards is not None:
-                if path in shards:
-                    yield file
-            elif is_note(path):
-                on_ignored(file.item.record_id)
-            else:
-                yield file
+        yield from _Walk(root, on_ignored, follow_links, on_unreadable).files(prefix)
 
 
 # The packed entries of a folder, or why it cannot be listed.
@@ -137,7 +126,6 @@ class _Walk:
     def __init__(
         self,
         root: Place,
-        sets: ShardSets,
         on_ignored: OnIgnored,
         follow_links: bool,
         on_unreadable: str,
@@ -145,7 +133,6 @@ class _Walk:
         self._root = path_of(root)
         self._in_bucket = not isinstance(root, Path)
         self._real_root = self._root if self._in_bucket else os.path.realpath(self._root)
-        self._sets = sets
         self._on_ignored = on_ignored
         self._follow_links = follow_links
         self._on_unreadable = on_unreadable
@@ -153,15 +140,25 @@ class _Walk:
     def files(self, prefix: str) -> Iterator[FoundFile]:
         """Depth first, by name; a stack of iterators, since folders nest deeper than calls."""
         root = _Folder(self._root, prefix, (), (self._real_root,), _entries_of(self._root))
-        stack = [self._found(root)]
+        stack = [(self._found(root), _shards_in(root, None))]
         while stack:
-            one = next(stack[-1], None)
+            found, shards = stack[-1]
+            one = next(found, None)
             if one is None:
                 stack.pop()
             elif isinstance(one, _Folder):
-                stack.append(self._found(one))
-            else:
+                stack.append((self._found(one), _shards_in(one, shards)))
+            elif self._may_have_records(one.item, shards):
                 yield one
+
+    def _may_have_records(self, item: SourceItem, shards: set[bytes] | None) -> bool:
+        """Whether a file is to be read; `shards` are those of the set that it is in, if any."""
+        if shards is not None:
+            return item.path in shards
+        if is_note(item.path):
+            self._on_ignored(item.record_id)
+            return False
+        return True
 
     def _found(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
         entries = folder.entries
@@ -169,9 +166,6 @@ class _Walk:
             name = folder.prefix.rstrip("/") or "."
             yield self._unreadable(name, folder.path, folder, entries)
             return
-        at = bisect.bisect_left(entries, _MANIFEST)
-        if not any(entry.startswith(_MANIFEST) for entry in entries[at : at + 1]):
-            self._sets.rule_out(folder.path)
         ahead = storage.in_parallel(
             _entries_of, _folders_among(entries, folder.path), remote=self._in_bucket, at_a_time=32
         )
@@ -244,6 +238,17 @@ class _Walk:
                 ) from error
             error = Rejection("unreadable", str(error.error.strerror))
         return FoundFile(SourceItem(record_id, path, None, 0, 0).rejected(error), folder.names)
+
+
+def _shards_in(folder: _Folder, above: set[bytes] | None) -> set[bytes] | None:
+    """The shards of the set that a folder is, else of the one that it is inside of, if any."""
+    entries = folder.entries
+    if not isinstance(entries, list):
+        return above
+    at = bisect.bisect_left(entries, _MANIFEST)
+    has_manifest = any(entry.startswith(_MANIFEST) for entry in entries[at : at + 1])
+    shards = set_files(place_of(folder.path)) if has_manifest else None
+    return above if shards is None else shards
 
 
 def _entries_of(folder: bytes) -> _Entries:
