@@ -235,8 +235,12 @@ def is_complete(context: JobContext, listing: Listing, *, discard: bool = False)
         InputError: It holds another set.
     """
     workspace = context.workspace
-    if discard and not (load_built_id(workspace) == listing.build_id and obeys(workspace)):
-        storage.delete(workspace.out / naming.MANIFEST)
+    if discard:
+        built = load_built_id(workspace)
+        if built not in (None, listing.build_id):
+            _delete_set(workspace)
+        elif built is None or not obeys(workspace):
+            storage.delete(workspace.out / naming.MANIFEST)
     if not holds_set(context, listing):
         return False
     if is_whole(workspace) and obeys(workspace):
@@ -249,6 +253,19 @@ def is_complete(context: JobContext, listing: Listing, *, discard: bool = False)
         )
     storage.delete(workspace.out / naming.MANIFEST)
     return False
+
+
+def _delete_set(workspace: Workspace) -> None:
+    """Deletes all but the work folder: what makes it a set first, what says whose it is last."""
+    storage.delete(workspace.out / naming.MANIFEST)
+    for entry in list(storage.list_folder(workspace.out)):
+        if entry.name in (naming.BUILD, naming.WORK_DIR):
+            continue
+        if entry.kind == storage.FOLDER and not entry.is_link:
+            storage.delete_tree(workspace.out / entry.name)
+        else:
+            storage.delete(workspace.out / entry.name)
+    storage.delete(workspace.out / naming.BUILD)
 
 
 def load_built_id(workspace: Workspace) -> str | None:

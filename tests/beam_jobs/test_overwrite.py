@@ -130,6 +130,18 @@ def test_overwrite_replaces_the_set_and_nothing_else(make_images, build, tmp_pat
     assert link.is_symlink() and load_manifest(out) == first.manifest
 
 
+def test_a_left_over_build_of_other_options_leaves_no_file(make_images, build, tmp_path):
+    """One that was killed before it got the name of the old set, and never will get it."""
+    corpus, out = make_images(), tmp_path / "set"
+    build(corpus, "set")
+    build(corpus, "fresh", num_shards=2, no_report=True, no_fingerprints=True)
+    others = {"name": "other", "split": "fit=0.5,held=0.5", "dedup": "near", "duplicates": "drop"}
+    build(corpus, "set.new", seed=7, **others)
+    build(corpus, num_shards=2, no_report=True, no_fingerprints=True, overwrite=True)
+    assert files(out) == files(tmp_path / "fresh") and neighbours(out) == ["set"]
+    assert verify(out)[1] == []
+
+
 def test_a_build_that_fails_leaves_the_old_set(make_images, build, tmp_path):
     corpus, out = make_images(), tmp_path / "set"
     build(corpus)
