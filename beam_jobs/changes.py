@@ -94,17 +94,6 @@ def _is_below(record_id: str, prefix: str) -> bool:
     return record_id.startswith(prefix) or record_id == prefix.removesuffix("/")
 
 
-def build_inputs(
-    options: PreprocessOptions, stage_options: Mapping[str, Any], sources: SourceSummaries
-) -> dict[str, Any]:
-    """What a build is made of, for build.json."""
-    return {
-        "config": options.config(),
-        "stage": dict(stage_options),
-        "sources": sources.described(),
-    }
-
-
 def differences(
     build: Mapping[str, Any], inputs: Mapping[str, Any], options: PreprocessOptions
 ) -> list[str]:
@@ -112,7 +101,7 @@ def differences(
 
     Args:
         build: The content of build.json of the set.
-        inputs: Inputs of the new build, see `build_inputs`.
+        inputs: Inputs of the new build, see `list_corpus`.
         options: Options of the new build.
     """
     before = build.get("inputs")

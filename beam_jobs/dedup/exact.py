@@ -7,6 +7,7 @@ number of duplicates, not with the corpus.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +69,7 @@ def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:
 
     Few records remain, so the next steps may be slower.
     """
-    with sidecars.partitions(_HEADS, number) as partitions:
+    with closing(sidecars.partitions(_HEADS, number)) as partitions:
         for unit, table in sidecars:
             rows = np.empty(len(table), _HEADS)
             rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.changes import EXCLUDED_KEY, SourceSummaries, build_inputs, note_changes
+from beam_jobs.changes import EXCLUDED_KEY, SourceSummaries, note_changes
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
 from beam_jobs.corpus.label_pattern import guess_pattern
@@ -36,7 +36,6 @@ from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.seen_items import (
     ItemHashWriter,
     KnownItems,
-    item_hash,
     item_hash_writer,
     item_identity,
     items_of,
@@ -151,7 +150,8 @@ def list_corpus(
     # What the whole build is made of: its options, and the same rows that its units are made of,
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
-    build.update(json.dumps([options.config(), options.name, stage_options]).encode())
+    config = options.config()
+    build.update(json.dumps([config, options.name, stage_options]).encode())
     excluded = excluded_by(options).to_bytes()
     build.update(excluded)
     summaries = SourceSummaries(options.sources, options.id_prefix)
@@ -162,7 +162,11 @@ def list_corpus(
         cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, seen, hashes)
         units = [listed.located(unit, written)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
-    inputs = build_inputs(options, stage_options, summaries)
+    inputs: dict[str, Any] = {
+        "config": config,
+        "stage": stage_options,
+        "sources": summaries.described(),
+    }
     inputs |= {EXCLUDED_KEY: hashlib.sha256(excluded).hexdigest()} if excluded else {}
     keys = [one["key"] for one in units]
     changes = note_changes(workspace, options.sources, stage_options, keys, listed.items)
@@ -270,7 +274,7 @@ class SeenItemFilter:
 
     Args:
         options: The job; only with `base` there are any.
-        reading: How items are read, see `item_hash`.
+        reading: How items are read, see `reading_key`.
 
     Attributes:
         known: Number of items that were left out.
@@ -291,7 +295,8 @@ class SeenItemFilter:
 
     def hash(self, identity: bytes) -> int:
         """The hash of an item; see `item_identity`."""
-        return item_hash(identity, self._reading)
+        digest = hashlib.blake2b(identity, digest_size=8, key=self._reading).digest()
+        return int.from_bytes(digest, "big")
 
     def filter(self, items: list[SourceItem]) -> list[SourceItem]:
         """Returns those that no generation has read."""

@@ -21,6 +21,8 @@ from shard_format.removed_records import (
     removed_files,
 )
 
+_EXCLUDED = "excluded.txt"  # in the work folder: the digests of the ids of --exclude-ids
+
 
 def excluded_by(options: PreprocessOptions) -> RemovedRecords:
     """The records that --exclude-ids names.
@@ -48,8 +50,8 @@ def collect_removed(options: PreprocessOptions, workspace: Workspace) -> None:
     for name in options.kept_out:
         place = storage.place_of(name)
         removed = removed.joined(parse_removed(storage.read_bytes(place), name))
-    _write(workspace, _given(workspace), given)
-    _write(workspace, _collected(workspace), removed)
+    _write(workspace, workspace.work / _EXCLUDED, given)
+    _write(workspace, workspace.work / naming.REMOVED, removed)
 
 
 def _own(out: Place) -> RemovedRecords:
@@ -79,7 +81,7 @@ def removed_lists(directory: Place) -> list[str]:
 
 def collected(workspace: Workspace) -> tuple[RemovedRecords, RemovedRecords]:
     """The records that --exclude-ids names, and all that the build keeps out."""
-    return _read(_given(workspace)), _read(_collected(workspace))
+    return _read(workspace.work / _EXCLUDED), _read(workspace.work / naming.REMOVED)
 
 
 def obeys(workspace: Workspace) -> bool:
@@ -99,14 +101,6 @@ def write_planned(workspace: Workspace, removed: RemovedRecords) -> None:
 def read_planned(workspace: Workspace) -> RemovedRecords:
     """What the set will keep out."""
     return _read(workspace.plan / naming.REMOVED)
-
-
-def _given(workspace: Workspace) -> Place:
-    return workspace.work / "excluded.txt"
-
-
-def _collected(workspace: Workspace) -> Place:
-    return workspace.work / naming.REMOVED
 
 
 def _write(workspace: Workspace, place: Place, removed: RemovedRecords) -> None:

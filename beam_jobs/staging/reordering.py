@@ -18,7 +18,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -293,13 +292,6 @@ class Partitions:
     def _path(self, number: int) -> Path:
         return self._folder / str(number)
 
-    def __enter__(self) -> Partitions:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Removes the files."""
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -41,14 +41,8 @@ def item_identity(item: SourceItem) -> bytes:
     return repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
 
 
-def item_hash(identity: bytes, reading: bytes) -> int:
-    """The hash of an item; `reading` is how it is read."""
-    digest = hashlib.blake2b(identity, digest_size=8, key=reading[:64]).digest()
-    return int.from_bytes(digest, "big")
-
-
 def reading_key(reading: Sequence[Any]) -> bytes:
-    """The options that decide how items are read, as a key for `item_hash`."""
+    """The options that decide how items are read, as a key for the hashes of items."""
     return hashlib.blake2b(repr(list(reading)).encode(), digest_size=16).digest()
 
 
@@ -164,7 +158,7 @@ def _write_final(workspace: Workspace, final: Place, lists: Sequence[Place]) -> 
     number = min(_MOST_PARTITIONS, 1 + size // (_BATCH_ROWS * _HASHES.itemsize))
     with (
         _writer(workspace, final) as writer,
-        Partitions(workspace.scratch_file(), _HASHES, number) as ranges,
+        contextlib.closing(Partitions(workspace.scratch_file(), _HASHES, number)) as ranges,
     ):
         for batch in itertools.chain.from_iterable(map(read_batches, lists)):
             hashes = uint64(batch["item"])

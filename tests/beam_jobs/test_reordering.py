@@ -94,7 +94,7 @@ def test_every_row_comes_back_once_in_its_partition(number, added, held):
     expected, count = [[] for _ in range(number)], 0
     folder = Path(tempfile.mkdtemp()) / "rows"
     with mock.patch.object(reordering, "_HELD_ROWS", held):
-        with Partitions(folder, DTYPE, number) as made:
+        with contextlib.closing(Partitions(folder, DTYPE, number)) as made:
             for some in added:
                 chosen = np.array([one % number for one in some], np.int64)
                 rows = np.zeros(len(some), DTYPE)
@@ -110,7 +110,7 @@ def test_every_row_comes_back_once_in_its_partition(number, added, held):
 def test_files_are_removed_after_an_error(tmp_path):
     folder = tmp_path / "rows"
     with mock.patch.object(reordering, "_HELD_ROWS", 1), pytest.raises(KeyError):
-        with Partitions(folder, DTYPE, 2) as made:
+        with contextlib.closing(Partitions(folder, DTYPE, 2)) as made:
             made.add(np.array([0, 1]), np.zeros(2, DTYPE))
             assert list(folder.iterdir())
             raise KeyError

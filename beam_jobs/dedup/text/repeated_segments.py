@@ -13,6 +13,7 @@ segment.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def plan_removals(
         for _, table in sidecars
     )
     partitions = max(1, -(-total // partition_rows))
-    with path.open("wb") as file, sidecars.partitions(_SEGMENT, partitions) as waiting:
+    with path.open("wb") as file, closing(sidecars.partitions(_SEGMENT, partitions)) as waiting:
         for segments in _comparable(sidecars, assignment):
             part = (segments["hash"] % np.uint64(partitions)).astype(np.int64)
             waiting.add(part, segments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ def sorted_partitions(
 ) -> Iterator[Rows]:
     """All kept rows in key order, a range of keys at a time."""
     starts = _range_starts(splits, partition_rows)
-    with sidecars.partitions(_ROW, len(starts)) as partitions:
+    with closing(sidecars.partitions(_ROW, len(starts))) as partitions:
         for unit, table in sidecars:
             split_of = assignment.unit(unit)
             row, key = kept_rows(unit, uint64(table["key"]), split_of, sidecars, repeats)
