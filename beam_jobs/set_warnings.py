@@ -1,7 +1,7 @@
 """Facts that make a set unfit for its use, most likely: a line for each, with what to do.
 
 The rules on classes look at a manifest alone, so they hold for sets of any age, and for all
-generations of one. What only a build knows (`stages.commit.corpus_notes`) is in its build.json.
+generations of one. What only a build knows (`stages.commit.build_info`) is in its build.json.
 """
 
 from __future__ import annotations

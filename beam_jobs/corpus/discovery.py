@@ -142,8 +142,8 @@ class _Walk:
         root = _Folder(self._root, prefix, (), (self._real_root,), _entries_of(self._root))
         stack = [(self._found(root), _shards_in(root, None))]
         while stack:
-            found, shards = stack[-1]
-            one = next(found, None)
+            entries, shards = stack[-1]
+            one = next(entries, None)
             if one is None:
                 stack.pop()
             elif isinstance(one, _Folder):

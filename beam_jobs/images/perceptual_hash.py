@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-import beam_jobs.images.resample  # noqa: F401 (configures OpenCV: one thread, no IPP)
+import beam_jobs.images.resize  # noqa: F401 (configures OpenCV: one thread, no IPP)
 from beam_jobs.dedup.images.hash_format import (
     BAND_POSITIONS,
     CHROMA_SIDE,

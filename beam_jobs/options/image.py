@@ -13,7 +13,7 @@ from beam_jobs.options.values import parse_quality
 from foundation.options import Limits, option, redeclared
 from shard_format import ENCODINGS, UsageError
 
-# Members of beam_jobs.images.resample.FILTERS, which is loaded only by jobs.
+# Members of beam_jobs.images.resize.FILTERS, which is loaded only by jobs.
 RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
 # How to read SRC: "image" files are in class folders, or in a table of labels.
 _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[1:])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from beam_jobs.images.resample import FILTERS
+from beam_jobs.images.resize import FILTERS
 from beam_jobs.options import ImageOptions
 from benchmarks.subjects.clock import measure
 

@@ -280,7 +280,7 @@ def ahead(items: Iterable[Item], range_of: Callable[[Item], Range | None]) -> It
         items: In the order in which they are used.
         range_of: What will be read for an item, from `range_of`.
     """
-    return _OBJECTS.ahead(items, range_of)
+    return _OBJECTS.prefetched.ahead(items, range_of)
 
 
 def in_parallel(

@@ -27,7 +27,6 @@ from foundation.storage.base import (
     FOLDER,
     Entry,
     File,
-    Item,
     Place,
     RandomAccessFile,
     Range,
@@ -64,7 +63,7 @@ class ObjectStorage(Storage):
     """Objects of S3, Google Cloud Storage and Azure."""
 
     def __init__(self) -> None:
-        self._prefetched = Prefetched(_request)
+        self.prefetched = Prefetched(_request)
 
     @override
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
@@ -111,12 +110,6 @@ class ObjectStorage(Storage):
             return stat.size
 
         return ObjectFile(partial(self._block, url), find_size)
-
-    def ahead(
-        self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
-    ) -> Iterator[Item]:
-        """Yields items of work while what the next ones will read is on its way."""
-        return self._prefetched.ahead(items, range_of)
 
     @override
     def stat(self, place: Place) -> Stat | None:
@@ -200,7 +193,7 @@ class ObjectStorage(Storage):
                 pass
 
     def _block(self, url: Url, offset: int, size: int) -> Block:
-        block = self._prefetched.find(url, offset)
+        block = self.prefetched.find(url, offset)
         if block is not None:
             return block
         return Block(offset, offset + size, start(partial(_request, url, offset, size)))
@@ -208,7 +201,7 @@ class ObjectStorage(Storage):
     def _read(self, url: Url, offset: int, size: int) -> bytes:
         if not size:
             return b""  # there is no request for nothing
-        block = self._prefetched.find(url, offset)
+        block = self.prefetched.find(url, offset)
         if block is not None:
             data, total = block.answer.result()
             if block.end >= min(offset + size, total):

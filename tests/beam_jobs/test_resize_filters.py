@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.images.resample import FILTERS
+from beam_jobs.images.resize import FILTERS
 from beam_jobs.like import options_like
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from trainer.export.resize_kernels import CONVOLUTIONS, shrink_by_area, sum_taps
 
-# As in beam_jobs/images/resample.py.
+# As in beam_jobs/images/resize.py.
 _SPREAD, _OWN_SPREAD, _LEAST = 0.225, 0.16, 0.04
 _AROUND = 0.6
 _HALVE_FROM = 5

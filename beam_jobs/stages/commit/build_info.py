@@ -1,4 +1,7 @@
-"""build.json: everything about a build that is not reproducible."""
+"""build.json: everything about a build that is not reproducible, with its notes and warnings.
+
+Warnings are of facts that make a set unfit, most likely.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ import dataclasses
 import itertools
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psutil
+import pyarrow.compute as pc
 
+from beam_jobs.corpus.record import endings
+from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.sniffing import has_known_ending
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_kept
 from beam_jobs.package_versions import package_version
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
-from beam_jobs.workspace import Workspace
+from beam_jobs.workspace import Workspace, read_batches
+from foundation.options import flag_of
+from foundation.wording import counted
 from shard_format import Manifest, naming
 from shard_format.checksums import build_text
 from shard_format.expected_files import FINGERPRINTS_KEY
@@ -100,3 +112,87 @@ def _stages(
         {"name": name, "seconds": round(max(end - begin, 0), 3), "records": records[name]}
         for name, (begin, end) in zip(names, itertools.pairwise(times), strict=True)
     ]
+
+
+_EMPTY = "empty "  # in the notes of a unit, before the name of a column
+_MOST_NAMED = 3
+_RARE = 0.1  # the most that endings of no known format may be of all files
+
+
+def staging_notes(
+    summaries: Sequence[UnitSummary], listing: Listing, context: JobContext
+) -> list[str]:
+    """Notes for the user: files left out, kept columns that some records lack, and further ones."""
+    options = context.options
+    noted, staged = _noted(summaries)
+    empty = [
+        f"--keep-columns {name}: {count:,} of {staged:,} records have no value, and store an empty "
+        "text"
+        for name, _ in parse_kept(options.keep_columns)
+        if 0 < (count := noted[_EMPTY + name]) < staged
+    ]
+    flags = [flag_of(name) for name in ("include", "exclude") if getattr(options, name)]
+    left_out = f"{' and '.join(flags)} left out {counted(listing.unselected, 'file')}"
+    unselected = [left_out] if listing.unselected else []
+    return [*unselected, *empty, *context.record_type.notes(noted, staged)]
+
+
+def _noted(summaries: Sequence[UnitSummary]) -> tuple[Counter[str], int]:
+    """Returns the numbers of staged records by what they have, and of all of them."""
+    noted = Counter[str]()
+    for summary in summaries:
+        noted.update(summary.noted)
+    return noted, sum(summary.kept for summary in summaries)
+
+
+def corpus_warnings(
+    summaries: Sequence[UnitSummary], extractor: RecordExtractor, workspace: Workspace
+) -> list[str]:
+    """What a build knows of its corpus.
+
+    Args:
+        summaries: All units.
+        extractor: How records are read.
+        workspace: Where the listing is.
+    """
+    return [*_empty_columns(summaries), *_rare_endings(extractor, workspace)]
+
+
+def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
+    counts, records = _noted(summaries)
+    empty = [
+        key.removeprefix(_EMPTY)
+        for key in sorted(counts)
+        if key.startswith(_EMPTY) and 0 < counts[key] == records
+    ]
+    if empty:
+        yield (
+            f"--keep-columns {','.join(empty)}: empty in each of {counted(records, 'record')}. "
+            "Correct the name, or leave it out."
+        )
+
+
+def _rare_endings(extractor: RecordExtractor, workspace: Workspace) -> Iterator[str]:
+    """Of files whose names are of no format, which are taken because they are text."""
+    if not extractor.format_of(b"text", ""):
+        return
+    counts: Counter[str] = Counter()
+    for batch in read_batches(workspace.listing, ["record_id", "reason"]):
+        usable = batch.filter(pc.equal(batch["reason"], ""))["record_id"]
+        for one in pc.value_counts(endings(usable)).to_pylist():
+            counts[one["values"]] += one["counts"]
+    strange = {
+        ending: count
+        for ending, count in counts.most_common()
+        if ending.startswith(".") and not has_known_ending(ending)
+    }
+    files, rare = sum(strange.values()), sum(counts.values()) * _RARE
+    if strange and files <= rare:
+        shown = ", ".join(f"{count:,} {end}" for end, count in [*strange.items()][:_MOST_NAMED])
+        more = ", ..." if len(strange) > _MOST_NAMED else ""
+        yield (
+            f"{files:,} of {counted(sum(counts.values()), 'file')} have endings that are rare here "
+            f"and of no format of {extractor.plural} ({shown}{more}); they were read as plain "
+            f"text. Leave them out with --exclude '*{next(iter(strange))}' if they do not belong "
+            "to it."
+        )

@@ -17,8 +17,7 @@ from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.stages.commit.build_info import write_build_info
-from beam_jobs.stages.commit.corpus_notes import corpus_warnings, staging_notes
+from beam_jobs.stages.commit.build_info import corpus_warnings, staging_notes, write_build_info
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.nothing_kept import nothing_kept

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.images import resample
+from beam_jobs.images import resize as job_resize
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.resize import parse_resize, resize_image
 from beam_jobs.options.image import RESIZE_FILTERS
@@ -36,7 +36,7 @@ RESIZE = {
 
 
 def test_the_filters_are_those_of_preprocessing():
-    assert tuple(FILTERS) == tuple(resample.FILTERS) == RESIZE_FILTERS
+    assert tuple(FILTERS) == tuple(job_resize.FILTERS) == RESIZE_FILTERS
 
 
 @settings(max_examples=100, deadline=None)
@@ -54,7 +54,7 @@ def test_resizing_gives_the_pixels_of_preprocessing(name, rows, columns, height,
         rows, columns = height * max(1, rows // height), width * max(1, columns // width)
     noise = np.random.default_rng(rows * 97 + columns)
     image = noise.integers(0, 256, (rows, columns, 3), dtype=np.uint8)
-    resized = resample.FILTERS[name] if shrinks else resample.enlarge
+    resized = job_resize.FILTERS[name] if shrinks else job_resize.enlarge
     expected = resized(image, width, height) if image.shape[:2] != (height, width) else image
     np.testing.assert_array_equal(RESIZE[name](image, height, width), expected)
 
