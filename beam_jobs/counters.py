@@ -85,31 +85,18 @@ def summarize_column(columns: Columns, name: str) -> dict[str, Any]:
     """`summarize` of a column of integers, without its nulls; some rows are in memory at a time."""
     total = number = most = 0
     least = int(_EDGES[-1])
-    counts = np.zeros(len(_EDGES), np.int64)
+    in_bins = np.zeros(len(_EDGES), np.int64)
     for chunk in itertools.chain.from_iterable(table[name].chunks for table in columns([name])):
         for start in range(0, len(chunk), _ROWS):
             part = chunk.slice(start, _ROWS).drop_null()
             if not len(part):
                 continue
             values = np.asarray(part.to_numpy(zero_copy_only=False), np.int64)
-            bins = np.searchsorted(_EDGES, values, side="right") - 1
-            counts += np.bincount(bins, minlength=len(_EDGES))
+            in_bins += np.bincount(_bins(values), minlength=len(_EDGES))
             least, most = min(least, int(values.min())), max(most, int(values.max()))
             total += int(values.sum())
             number += len(values)
-    if not number:
-        return {}
-    filled = np.flatnonzero(counts)
-    first, last = int(filled[0]), int(filled[-1])
-    return {
-        "min": least,
-        "max": most,
-        "mean": total / number,
-        "histogram": {
-            "edges": _EDGES[first : last + 2].tolist(),
-            "counts": counts[first : last + 1].tolist(),
-        },
-    }
+    return _summary(least, most, total, in_bins) if number else {}
 
 
 def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any]:
@@ -125,16 +112,24 @@ def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any
     if not len(values):
         return {}
     counts = np.ones(len(values), np.int64) if counts is None else counts
-    bins = np.searchsorted(_EDGES, values, side="right") - 1
-    first, last = int(bins.min()), int(bins.max())
-    histogram = np.zeros(last - first + 1, np.int64)
-    np.add.at(histogram, bins - first, counts)
+    in_bins = np.zeros(len(_EDGES), np.int64)
+    np.add.at(in_bins, _bins(values), counts)
+    return _summary(int(values.min()), int(values.max()), int((values * counts).sum()), in_bins)
+
+
+def _bins(values: IntArray) -> IntArray:
+    return np.searchsorted(_EDGES, values, side="right") - 1
+
+
+def _summary(least: int, most: int, total: int, in_bins: IntArray) -> dict[str, Any]:
+    """The summary of values of which each bin has so many."""
+    first, last = np.flatnonzero(in_bins)[[0, -1]].tolist()
     return {
-        "min": int(values.min()),
-        "max": int(values.max()),
-        "mean": int((values * counts).sum()) / int(counts.sum()),
+        "min": least,
+        "max": most,
+        "mean": total / int(in_bins.sum()),
         "histogram": {
             "edges": _EDGES[first : last + 2].tolist(),
-            "counts": histogram.tolist(),
+            "counts": in_bins[first : last + 1].tolist(),
         },
     }
