@@ -18,8 +18,7 @@ from beam_jobs.build import (
     open_job,
 )
 from beam_jobs.build import finish as finish_build
-from beam_jobs.generations.unpublished import publish_finished
-from beam_jobs.generations.views import known_builds, publish
+from beam_jobs.generations.views import known_builds, publish, publish_finished
 from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions

@@ -36,8 +36,7 @@ from beam_jobs.generations.removal import (
     receipts_in,
     removed_records,
 )
-from beam_jobs.generations.unpublished import publish_finished
-from beam_jobs.generations.views import known_builds
+from beam_jobs.generations.views import known_builds, publish_finished
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
 from beam_jobs.publishing import publish_set, target_of, write_state

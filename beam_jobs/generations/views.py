@@ -1,6 +1,9 @@
 """The view of a generation: manifest and index of all records up to it.
 
-A view names files where they are, so nothing old is copied or changed but rows of the index.
+A view names files where they are, so nothing old is copied or changed but rows of the index. A
+generation that is built and that no view names was killed before the last step of its append, or
+the manifest is older than the set. Both are completed: a folder that has the records of an append
+is never built over.
 """
 
 from __future__ import annotations
@@ -8,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs.build import has_all_files
 from beam_jobs.columns import int64
 from beam_jobs.counters import summarize
 from beam_jobs.stages.plan.balance import class_weights
@@ -24,15 +28,19 @@ from foundation.storage import Place
 from shard_format import (
     Generation,
     IndexWriter,
+    InputError,
     Ledger,
     Manifest,
+    ShardmillError,
     SplitInfo,
     file_info,
     index_schema,
     load_manifest,
     naming,
     open_index,
+    parse_manifest,
 )
+from shard_format.generation_folders import unnamed_generations
 from shard_format.naming import below
 
 
@@ -232,3 +240,50 @@ def _class_statistics(parts: list[dict[str, Any]]) -> dict[str, Any]:
         return {"class_counts": counts}
     weights = class_weights(np.array(list(counts.values()), np.int64))
     return {"class_counts": counts, "class_weights": dict(zip(counts, weights, strict=True))}
+
+
+def publish_finished(base: Place, on_note: Callable[[str], None]) -> Manifest:
+    """Publishes every finished generation; of a set that must be locked.
+
+    Returns:
+        The manifest of the set.
+
+    Raises:
+        InputError: There is another folder in the place of a generation.
+    """
+    manifest = load_manifest(base)
+    for number in unnamed_generations(base, manifest):
+        folder = base / naming.generation_folder(number)
+        problem = _problem(base, number, manifest)
+        if problem:
+            raise InputError(
+                f"{folder} is there, and {base / naming.MANIFEST} does not name it: {problem}. "
+                f"Restore {naming.MANIFEST}, or the files of this folder, from a copy; or move the "
+                "folder out of the set."
+            )
+        on_note(f"publishing generation {number}, which was finished before")
+        Workspace(folder, None).remove()
+        manifest = publish(base, number)
+    return manifest
+
+
+def _problem(base: Place, number: int, manifest: Manifest) -> str:
+    """Returns why the folder of a generation cannot be published; "" if it can."""
+    folder = base / naming.generation_folder(number)
+    try:
+        own = load_manifest(folder)
+    except ShardmillError as error:
+        return str(error).rstrip(".")
+    if number != manifest.newest + 1:
+        return f"generation {manifest.newest + 1} is missing"
+    if not has_all_files(folder, own):
+        return "files of it are missing, or have other sizes"
+    place = base / naming.view_file(number)
+    if storage.stat(place) is not None:
+        try:
+            view = parse_manifest(storage.read_bytes(place), str(place))
+        except ShardmillError:
+            return ""  # it is written again
+        if len(view.generations) != number + 1 or view.generations[-2].view != manifest.root_hash:
+            return "it was appended to another set"
+    return ""

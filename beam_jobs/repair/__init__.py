@@ -2,8 +2,7 @@
 
 repair       the repair of a set: what is damaged, and what remains lost
 build_repair the damaged files of one build, each from its cheapest source
-generations  sets of several builds: each build, and the views of them
-newest_view  the manifest of such a set, if it is lost
+generations  sets of several builds: each build, the views of them, and a lost manifest
 finished     files that are ready to replace damaged ones, named by their SHA-256
 jobs         the jobs of a build, with the current paths of its sources
 read_items   the files of the sources that a build has read

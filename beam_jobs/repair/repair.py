@@ -17,9 +17,8 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.publishing import abandon, publish_set, target_of
 from beam_jobs.repair.build_repair import OTHER_BUILD, BuildRepair
 from beam_jobs.repair.finished import FinishedFiles, make_room
-from beam_jobs.repair.generations import repair_generations
+from beam_jobs.repair.generations import newest_view, repair_generations
 from beam_jobs.repair.jobs import RepairJob
-from beam_jobs.repair.newest_view import newest_view
 from beam_jobs.repair.records import LostRecord
 from beam_jobs.workspace import Workspace
 from foundation import storage
