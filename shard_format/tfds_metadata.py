@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from shard_format import naming
-from shard_format.manifest import Manifest, SplitInfo
+from shard_format.manifest import SplitInfo
 from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
@@ -20,7 +21,22 @@ _INPUTS = ("image", "text", "tokens")  # of a model, in records with a label
 _TFDS_ENCODINGS = ("jpeg", "png")  # that its Image feature decodes
 
 
-def features_text(schema: Schema) -> str:
+def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> dict[str, bytes]:
+    """The content of every file that follows from what a manifest says, by name.
+
+    An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
+    """
+    texts = {
+        naming.FEATURES: _features_text(schema),
+        naming.DATASET_INFO: _dataset_info_text(name, schema, splits),
+    }
+    for label in (feature for feature in schema.features if feature.kind == "class_label"):
+        lines = "\n".join(map(_one_line, label.class_names)) + "\n"
+        texts[f"{label.name}{naming.LABELS_SUFFIX}"] = lines
+    return {file: text.encode() for file, text in texts.items()}
+
+
+def _features_text(schema: Schema) -> str:
     """The content of features.json."""
     return _text(
         {
@@ -32,7 +48,7 @@ def features_text(schema: Schema) -> str:
     )
 
 
-def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -> str:
+def _dataset_info_text(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> str:
     """The content of dataset_info.json."""
     info: dict[str, Any] = {
         "name": name,
@@ -56,30 +72,6 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
         pair = [{"featureKey": inputs[0]}, {"featureKey": "label"}]
         info["supervisedKeys"] = {"tuple": {"items": pair}}
     return _text(info)
-
-
-def label_files(schema: Schema) -> dict[str, str]:
-    """The files from which TFDS reads class names, by file name."""
-    labels = [feature for feature in schema.features if feature.kind == "class_label"]
-    return {
-        f"{label.name}{naming.LABELS_SUFFIX}": "\n".join(map(_one_line, label.class_names)) + "\n"
-        for label in labels
-    }
-
-
-def derived_files(manifest: Manifest) -> dict[str, bytes]:
-    """The content of every file that follows from a manifest alone, by name.
-
-    An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
-    """
-    texts = {
-        naming.FEATURES: features_text(manifest.schema),
-        naming.DATASET_INFO: dataset_info_text(
-            manifest.name, manifest.schema, dict(manifest.splits)
-        ),
-        **label_files(manifest.schema),
-    }
-    return {name: text.encode() for name, text in texts.items() if name in manifest.files}
 
 
 def _one_line(class_name: str) -> str:

@@ -39,7 +39,7 @@ from shard_format.expected_files import Expected, StoredFiles, expected_files, s
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.manifest import Manifest, load_manifest
-from shard_format.tfds_metadata import derived_files
+from shard_format.tfds_metadata import tfds_files
 from shard_format.unnamed_files import extra_files, own_damages, own_sets
 
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
@@ -340,7 +340,8 @@ class _Check:
         return dataclasses.replace(_because(damage, str(records[0])), records=records)
 
     def _located_text(self, one: Expected, damage: Damage) -> Damage:
-        right = derived_files(self._manifest).get(one.file)
+        manifest = self._manifest
+        right = tfds_files(manifest.name, manifest.schema, manifest.splits).get(one.file)
         if right is None or hashlib.sha256(right).hexdigest() != one.sha256:
             return damage
         data = storage.read_bytes(self._directory / one.file)

@@ -73,7 +73,7 @@ from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.removed_records import RemovedRecords, read_removed
-from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
+from shard_format.tfds_metadata import tfds_files
 
 _BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread
 _VARINT_BYTES = 5  # of the length of an example, at most
@@ -217,12 +217,7 @@ def _write_set(
         name: _write_split(base, before, name, ids, workspace, count) for name in before.splits
     }
     on_progress("compact", done, done)  # removed records were part of the total
-    texts = {
-        naming.FEATURES: features_text(before.schema),
-        naming.DATASET_INFO: dataset_info_text(before.name, before.schema, splits),
-        **label_files(before.schema),
-    }
-    contents: dict[str, bytes] = {name: text.encode() for name, text in texts.items()}
+    contents = tfds_files(before.name, before.schema, splits)
     for name in naming.TOKENIZERS.values():
         if storage.stat(base / name) is not None:
             contents[name] = storage.read_bytes(base / name)

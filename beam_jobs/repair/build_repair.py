@@ -50,7 +50,7 @@ from shard_format.expected_files import (
 )
 from shard_format.naming import below
 from shard_format.removed_records import RemovedRecords, parse_removed
-from shard_format.tfds_metadata import derived_files
+from shard_format.tfds_metadata import tfds_files
 
 _FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum
@@ -221,7 +221,7 @@ class BuildRepair:
 
     def _take_derived(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
         """Takes files that follow from the manifest."""
-        contents = derived_files(manifest)
+        contents = tfds_files(manifest.name, manifest.schema, manifest.splits)
         return [
             one
             for one in wanted

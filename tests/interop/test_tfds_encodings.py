@@ -19,8 +19,8 @@ from shard_format import (
     file_sha256,
     frame,
 )
-from shard_format.naming import DATASET_INFO, FEATURES, shard_file
-from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
+from shard_format.naming import shard_file
+from shard_format.tfds_metadata import tfds_files
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 NAMES = ("cat", "dog", "owl")
@@ -37,10 +37,8 @@ def read_back(directory, features, values):
     manifest = Manifest(
         "tiny", schema, {"train": SplitInfo((shard,), {})}, Ledger(1, 1, 0, 0, 0, {}), {}, {}
     )
-    (directory / FEATURES).write_text(features_text(schema))
-    (directory / DATASET_INFO).write_text(dataset_info_text("tiny", schema, manifest.splits))
-    for name, text in label_files(schema).items():
-        (directory / name).write_text(text)
+    for name, content in tfds_files("tiny", schema, manifest.splits).items():
+        (directory / name).write_bytes(content)
     builder = tfds.builder_from_directory(directory)
     (example,) = builder.as_dataset(split="train").as_numpy_iterator()
     return builder, example

@@ -46,7 +46,7 @@ from shard_format import (
 )
 from shard_format.croissant import write_croissant
 from shard_format.removed_records import RemovedRecords
-from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
+from shard_format.tfds_metadata import tfds_files
 
 
 def commit(
@@ -83,17 +83,12 @@ def commit(
         schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
     storage.make_folder(workspace.out / naming.INDEX_DIR)
     splits = {name: _split(name, plan, results, record_type, workspace) for name in plan.num_shards}
-    texts = {
-        naming.FEATURES: features_text(schema),
-        naming.DATASET_INFO: dataset_info_text(options.name, schema, splits),
-        **label_files(schema),
-    }
-    for name, text in texts.items():
-        _write(workspace, name, text.encode())
+    contents = tfds_files(options.name, schema, splits)
     given = record_type.files(workspace)
-    for name, path in given.items():
-        _write(workspace, name, storage.read_bytes(path))
-    files = [*texts, *given, *(naming.index_file(split) for split in splits)]
+    contents |= {name: storage.read_bytes(path) for name, path in given.items()}
+    for name, content in contents.items():
+        _write(workspace, name, content)
+    files = [*contents, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     removed = read_planned(workspace)
