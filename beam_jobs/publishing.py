@@ -150,8 +150,7 @@ def _names(base: Place, new: Manifest) -> list[str]:
 def _unnamed(base: Place, new: Manifest) -> list[str]:
     """Returns the files of the new set that its manifest does not name."""
     tables = map(naming.table_file, new.splits)
-    fingerprints = (naming.STORED_RECORDS, naming.READ_ITEMS)
-    names = (naming.BUILD, naming.CROISSANT, *tables, *fingerprints)
+    names = (naming.BUILD, naming.CROISSANT, *tables, *naming.FINGERPRINT_FILES)
     return [name for name in names if storage.stat(target_of(base) / name) is not None]
 
 

@@ -18,7 +18,6 @@ from shard_format.unnamed_files import own_sets
 
 # In build.json: bytes and SHA-256 of each file in that folder, by name. Earlier versions lack it.
 FINGERPRINTS_KEY = "fingerprints"
-_NAMES = (naming.STORED_RECORDS, naming.READ_ITEMS)
 
 
 class Expected(NamedTuple):
@@ -69,7 +68,7 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
         content = whole_build(folder)
         has_key = FINGERPRINTS_KEY in content
         named = {one.file: one for one in fingerprint_files(content)}
-        for name in _NAMES:
+        for name in naming.FINGERPRINT_FILES:
             file = naming.below(own.folder, name)
             if name in named:
                 stored.expected.append(named[name]._replace(file=file))
@@ -85,7 +84,7 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
 def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:
     """The files in `fingerprints/` that the content of a build.json names."""
     entries = build.get(FINGERPRINTS_KEY, {})
-    return [Expected(name, **entries[name]) for name in _NAMES if name in entries]
+    return [Expected(name, **entries[name]) for name in naming.FINGERPRINT_FILES if name in entries]
 
 
 def whole_build(directory: Place) -> dict[str, Any]:

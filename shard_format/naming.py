@@ -28,6 +28,7 @@ COMPACT_STATE = f"{GENERATIONS_DIR}/compact.json"  # while a compaction is not a
 FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
 STORED_RECORDS = f"{FINGERPRINTS_DIR}/records.arrow"
 READ_ITEMS = f"{FINGERPRINTS_DIR}/items.arrow"  # what a build has read: hashes of files
+FINGERPRINT_FILES = (STORED_RECORDS, READ_ITEMS)
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{32}(\.part)?")

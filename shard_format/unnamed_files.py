@@ -201,7 +201,7 @@ def _known_names(manifest: Manifest) -> set[str]:
         known.add(naming.view_file(manifest.newest))
     for folder in [one.folder for one in manifest.generations] or [""]:
         files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT, naming.CROISSANT)
-        files += (naming.STORED_RECORDS, naming.READ_ITEMS)
+        files += naming.FINGERPRINT_FILES
         known |= {below(folder, name) for name in files}
         known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
     return known | {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}

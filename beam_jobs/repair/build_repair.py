@@ -52,7 +52,6 @@ from shard_format.naming import below
 from shard_format.removed_records import RemovedRecords, parse_removed
 from shard_format.tfds_metadata import tfds_files
 
-_FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum
 OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
 _OTHER_COMPACTED = (
@@ -122,7 +121,11 @@ class BuildRepair:
         if naming.BUILD in names:
             self._restore_build(manifest, is_known=is_known)
         elif build:
-            renewed = [name for name in _FINGERPRINTS if below(self._folder, name) in self.repaired]
+            renewed = [
+                name
+                for name in naming.FINGERPRINT_FILES
+                if below(self._folder, name) in self.repaired
+            ]
             if naming.READ_ITEMS in names:
                 self._list_items(build, manifest)
                 renewed.append(naming.READ_ITEMS)
@@ -306,7 +309,7 @@ class BuildRepair:
         build_id = listed[0].build_id if self._keep_items(listed[1]) else ""
         content = {"build_id": build_id, "options": dataclasses.asdict(first), "repaired": True}
         if is_known:
-            self._write_build(content, manifest, _FINGERPRINTS)
+            self._write_build(content, manifest, naming.FINGERPRINT_FILES)
         else:
             self._write(naming.BUILD, build_text(content, manifest))  # without their checksum
 
@@ -369,7 +372,7 @@ class BuildRepair:
             named.pop(name, None)
             if storage.stat(self._directory / name) is not None:
                 named[name] = file_info(self._directory / name)
-        named = {name: named[name] for name in _FINGERPRINTS if name in named}
+        named = {name: named[name] for name in naming.FINGERPRINT_FILES if name in named}
         text = build_text({**content, FINGERPRINTS_KEY: named}, manifest)
         place = self._directory / naming.BUILD
         if storage.stat(place) is None or text != storage.read_bytes(place):
