@@ -92,7 +92,8 @@ def summarize_column(columns: Columns, name: str) -> dict[str, Any]:
             if not len(part):
                 continue
             values = np.asarray(part.to_numpy(zero_copy_only=False), np.int64)
-            in_bins += np.bincount(_bins(values), minlength=len(_EDGES))
+            bins = np.searchsorted(_EDGES, values, side="right") - 1
+            in_bins += np.bincount(bins, minlength=len(_EDGES))
             least, most = min(least, int(values.min())), max(most, int(values.max()))
             total += int(values.sum())
             number += len(values)
@@ -113,12 +114,8 @@ def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any
         return {}
     counts = np.ones(len(values), np.int64) if counts is None else counts
     in_bins = np.zeros(len(_EDGES), np.int64)
-    np.add.at(in_bins, _bins(values), counts)
+    np.add.at(in_bins, np.searchsorted(_EDGES, values, side="right") - 1, counts)
     return _summary(int(values.min()), int(values.max()), int((values * counts).sum()), in_bins)
-
-
-def _bins(values: IntArray) -> IntArray:
-    return np.searchsorted(_EDGES, values, side="right") - 1
 
 
 def _summary(least: int, most: int, total: int, in_bins: IntArray) -> dict[str, Any]:
