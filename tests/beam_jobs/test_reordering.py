@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.staging import reordering
 from beam_jobs.staging.reordering import Partitions, RowSorter, Spool
+from tests.fixtures.proofs import examples
 
 _SCHEMA = pa.schema([("key", pa.uint64()), ("record_id", pa.string()), ("label", pa.string())])
 _KEYS = st.integers(0, 5) | st.integers(0, 2**64 - 1)  # the first ones often are equal
@@ -89,7 +90,7 @@ DTYPE = np.dtype([("number", np.int64), ("split", np.int8)])
     added=st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=8),
     held=st.integers(1, 20),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_row_comes_back_once_in_its_partition(number, added, held):
     expected, count = [[] for _ in range(number)], 0
     folder = Path(tempfile.mkdtemp()) / "rows"

@@ -8,6 +8,7 @@ import pytest
 import tiny
 
 from shard_format import UsageError
+from tests.fixtures.proofs import proofs
 from trainer.models.batch_norm import as_built, set_synchronized, statistics_of
 from trainer.run import train_on
 
@@ -66,9 +67,10 @@ def batch_norm_of(run):
     return json.loads((run / "run.json").read_text())["batch_norm"]
 
 
-def test_two_devices_learn_with_the_default_model_what_one_learns(mirrored, options):
-    """But for dropout, which is left out."""
-    given = {"model": "tiny:small_cnn_without_dropout", "optimizer": "sgd", "learning_rate": 0.05}
+@pytest.mark.parametrize("model", ["with_norm", *proofs("small_cnn")])
+def test_two_devices_learn_what_one_learns(mirrored, options, model):
+    """Without dropout, that is; small_cnn is the default model."""
+    given = {"model": f"tiny:{model}_without_dropout", "optimizer": "sgd", "learning_rate": 0.05}
     one = train_on(tiny.data(), options(**given))
     two = mirrored("two", sync_batch_norm=True, **given)
     assert [batch_norm_of(run) for run in (one.run_dir, two)] == [None, SYNCHRONIZED]

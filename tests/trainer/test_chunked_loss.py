@@ -7,6 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.proofs import examples
 from trainer import MODELS, chunked_loss
 from trainer.chunked_loss import chunked_losses
 from trainer.loop import Loop, StepOptions
@@ -59,7 +60,7 @@ def slopes(function, values, smoothing):
     return losses, best, *tape.gradient(total, (features, kernel, bias))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     rows=st.integers(1, 9),
     shape=st.sampled_from([(1,), (7,), (2, 5), (3, 1)]),

@@ -9,6 +9,7 @@ from trainer.diagnosis.measuring import open_job
 from trainer.precision import resolve
 
 
+@pytest.mark.proof  # test_mirrored has several replicas in make test
 def test_every_strategy_learns_what_the_default_one_learns(run_program):
     done = run_program("strategies.py", "default", "one_device", "central_storage")
     assert done.returncode == 0, done.stderr[-3000:]

@@ -65,9 +65,8 @@ def test_a_run_killed_between_two_operations_resumes_at_the_place_before(
     assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
-@pytest.mark.parametrize(
-    ("rounds", "kills_each"), [(1, 1), pytest.param(10, 5, marks=pytest.mark.proof)]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize(("rounds", "kills_each"), [(1, 1), (10, 5)])
 def test_a_run_killed_at_seeded_moments_ends_like_one_that_was_not(
     start, tmp_path, rounds, kills_each
 ):

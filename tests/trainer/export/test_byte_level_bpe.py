@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.text.tokenizers.training import train_bpe, train_wordpiece
 from reader.records.tokenizer import make_encoder
+from tests.fixtures.proofs import examples
 from trainer.export.byte_level_bpe import ByteLevelBpe, byte_level_bpe
 
 CORPUS = [
@@ -38,7 +39,7 @@ def both():
     return encode, make_encoder("tokenizer.json", content)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1))
 @example(["", " ", "  a", "a  ", "a \n b", "\u00a0\u3000x", "can't  won'T", "</s> <pad>"])
 @example(["\x00\x1c\x85 x", "a\u200bb", "aaaaaaaaaaaaaaaaaaaaaaaa", "12 34 5,6"])
@@ -47,7 +48,7 @@ def test_ids_are_those_of_the_library(both, texts):
     assert graph(texts) == library(texts)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.text("ab '\n\u00e9hl.we1", max_size=60), min_size=1, max_size=5))
 def test_ids_of_short_alphabets_too(both, texts):
     graph, library = both

@@ -12,6 +12,7 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.text.recleaning import TextCleaner
 from shard_format import DamageError, ShardSetError
+from tests.fixtures.proofs import proofs
 from trainer import TrainOptions, train
 from trainer.checkpointing.kept_set import SET_MANIFEST
 from trainer.export import ExportOptions, export
@@ -21,30 +22,44 @@ from trainer.models import text_transformer, transformer
 PAGE = "<p>Where   is my <b>card</b>?</p><script>var hat = 1</script>"
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """One layer is traced in a fraction of the time of four, and has every part of them."""
-    monkeypatch.setattr(text_transformer, "DEPTH", 1)
-    monkeypatch.setattr(transformer, "WIDTH", 32)
+def again(folder, build):
+    """Builds (data, run) in a folder; restores them for each test, for a run names its set."""
+    data, run = folder / "data", folder / "run"
+    build(data, run)
+    shutil.copytree(folder, folder.with_name("built"))
+
+    def restore():
+        shutil.rmtree(folder)
+        shutil.copytree(folder.with_name("built"), folder)
+        return data, run
+
+    return restore
 
 
-@pytest.fixture
-def image_run(samples, tmp_path):
-    """A run, and the set of 40 photographs that it was trained on."""
-    data, run = tmp_path / "data", tmp_path / "run"
-    source = tmp_path / "photos"
+@pytest.fixture(scope="module")
+def restored_image_run(samples, tmp_path_factory):
+    source = tmp_path_factory.mktemp("photos")
     for name in ("hat", "shoes"):
-        (source / name).mkdir(parents=True)
+        (source / name).mkdir()
         for path in sorted((samples / name).iterdir())[:20]:
             shutil.copy(path, source / name)
-    preprocess(_of_images(source, data))
-    train(
-        TrainOptions(
-            data, run, model="tiny:dense", image_size=8, batch_size=8, epochs=1,
-            normalize="zscore", precision="float32",
-        )
-    )  # fmt: skip
-    return data, run
+
+    def build(data, run):
+        preprocess(_of_images(source, data))
+        train(
+            TrainOptions(
+                data, run, model="tiny:dense", image_size=8, batch_size=8, epochs=1,
+                normalize="zscore", precision="float32",
+            )
+        )  # fmt: skip
+
+    return again(tmp_path_factory.mktemp("images") / "here", build)
+
+
+@pytest.fixture
+def image_run(restored_image_run):
+    """The set of 40 photographs, and a run that was trained on it."""
+    return restored_image_run()
 
 
 def _of_images(source, out, **changes):
@@ -52,23 +67,37 @@ def _of_images(source, out, **changes):
     return ImageOptions((str(source),), str(out), no_report=True, **{**values, **changes})
 
 
-@pytest.fixture
-def text_run(small, tmp_path):
-    data, run = tmp_path / "data", tmp_path / "run"
+@pytest.fixture(scope="module")
+def restored_text_run(tmp_path_factory):
     rows = [
         {"text": f"<b>Question</b> {n}: where is <i>{what}</i> &amp; co?<br />", "label": what}
         for n in range(30)
         for what in ("card", "cash")
     ]
-    source = tmp_path / "rows.jsonl"
+    source = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     source.write_text("\n".join(map(json.dumps, rows)))
-    options = TextOptions(
-        (str(source),), str(data), clean="html:all=true,nfc,whitespace:blanks=true,length",
-        split="train=0.8,test=0.2", train_tokenizer="bpe:300", workers=1, no_report=True,
-    )  # fmt: skip
-    preprocess(options)
-    train(TrainOptions(data, run, epochs=1, max_tokens=16, batch_size=8, precision="float32"))
-    return data, run
+
+    def build(data, run):
+        options = TextOptions(
+            (str(source),), str(data), clean="html:all=true,nfc,whitespace:blanks=true,length",
+            split="train=0.8,test=0.2", train_tokenizer="bpe:300", workers=1, no_report=True,
+        )  # fmt: skip
+        preprocess(options)
+        with pytest.MonkeyPatch.context() as patch:
+            # One layer is traced in a fraction of the time of four, and has every part of them.
+            patch.setattr(text_transformer, "DEPTH", 1)
+            patch.setattr(transformer, "WIDTH", 32)
+            train(
+                TrainOptions(data, run, epochs=1, max_tokens=16, batch_size=8, precision="float32")
+            )
+
+    return again(tmp_path_factory.mktemp("texts") / "here", build)
+
+
+@pytest.fixture
+def text_run(restored_text_run):
+    """The set of 60 questions, and a run that was trained on it."""
+    return restored_text_run()
 
 
 def predictions(model, inputs, make_clean=None):
@@ -76,21 +105,28 @@ def predictions(model, inputs, make_clean=None):
     return [(one.classes, one.error) for one in predicted]
 
 
-def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path):
+def compacted(data, samples):
+    compact(data, [first_of(samples)])
+
+
+def built_again(data, samples):
+    preprocess(_of_images(samples, data, resize="shorter:10", overwrite=True))
+
+
+def deleted(data, samples):
+    shutil.rmtree(data)
+
+
+@pytest.mark.parametrize("change", [*proofs(compacted, built_again), deleted])
+def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path, change):
     data, run = image_run
     hats = sorted((samples / "hat").iterdir())[:5]
     photographs = [(path.name, path.read_bytes()) for path in hats]
     before = predictions(run, photographs)
     report = reported(run, tmp_path / "before")
     export(ExportOptions(run, tmp_path / "before", to="tflite"))
-    changes = (
-        lambda: compact(data, [first_of(samples)]),
-        lambda: preprocess(_of_images(samples, data, resize="shorter:10", overwrite=True)),
-        lambda: shutil.rmtree(data),
-    )
-    for change in changes:
-        change()
-        assert predictions(run, photographs) == before
+    change(data, samples)
+    assert predictions(run, photographs) == before
     out = tmp_path / "after"
     assert reported(run, out) == report
     assert predictions(out, photographs) == predictions(tmp_path / "before", photographs)

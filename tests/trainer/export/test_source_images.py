@@ -20,6 +20,7 @@ from beam_jobs.images import resize as job_resize
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.resize import parse_resize, resize_image
 from beam_jobs.options.image import RESIZE_FILTERS
+from tests.fixtures.proofs import examples
 from trainer.export.orientation import orientation
 from trainer.export.resizing import FILTERS, resize
 from trainer.export.source_images import source_images
@@ -39,7 +40,7 @@ def test_the_filters_are_those_of_preprocessing():
     assert tuple(FILTERS) == tuple(job_resize.FILTERS) == RESIZE_FILTERS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(RESIZE_FILTERS),
     st.integers(1, 90),

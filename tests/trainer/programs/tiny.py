@@ -146,7 +146,14 @@ def norm_within_a_layer(input_shape, num_classes):
 
 def small_cnn_without_dropout(input_shape, num_classes):
     """The default model for images; dropout draws one mask for each device's part of a batch."""
-    model = small_cnn.build(input_shape, num_classes)
+    return _without_dropout(small_cnn.build(input_shape, num_classes))
+
+
+def with_norm_without_dropout(input_shape, num_classes):
+    return _without_dropout(with_norm(input_shape, num_classes))
+
+
+def _without_dropout(model):
     for layer in model.layers:
         if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
