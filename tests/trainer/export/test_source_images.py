@@ -149,6 +149,7 @@ WEBP = {
 }
 
 
+@functools.cache
 def traced(stored):
     """A function as a served model has it."""
     return tf.function(
