@@ -42,7 +42,7 @@ SETS = ("image-1", "image-2", "image-moving", "text-1", "text-2", "text-moving")
 KEY = "the name itself"  # ends the path of a name, in place of that of its value
 # What build.json has for people, or for a message: no path, and no number to compute with.
 SHOWN = ("inputs", "stages", "packages", "machine", "warnings", "started")
-FEW = 12  # cases in `make test`
+FEW = 8  # cases in `make test`
 MOST_BYTES = 1 << 30  # that the memory of all cases may grow by
 
 

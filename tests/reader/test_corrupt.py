@@ -27,7 +27,7 @@ from shard_format import (
     read_records,
 )
 from shard_format.naming import index_file
-from tests.fixtures.proofs import examples
+from tests.fixtures.proofs import examples, proofs
 from tests.fixtures.sets import write_shard_set
 from tests.reader.conftest import write_set
 
@@ -152,8 +152,8 @@ def test_any_flipped_bits_cost_their_records(intact: dict[str, Path], tmp_path: 
 
 
 @pytest.mark.usefixtures("small_windows")
-@pytest.mark.parametrize("shuffle", ["window", "full", "off"])
-@pytest.mark.parametrize("kind", ["text", pytest.param("image", marks=proof)])
+@pytest.mark.parametrize("shuffle", ["window", *proofs("full", "off")])
+@pytest.mark.parametrize("kind", ["text", *proofs("image")])
 def test_a_flipped_bit_costs_its_record(
     kind: str, shuffle: str, intact: dict[str, Path], damaged: Any
 ) -> None:

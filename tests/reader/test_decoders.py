@@ -116,7 +116,7 @@ def test_every_crop_of_a_progressive_jpeg_is_a_cut_of_the_whole() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", progressive=True, subsampling="4:2:0")
-    boxes = [[y, x, 5, w] for y in range(0, 35, 7) for w in (1, 2, 9) for x in range(50 - w)]
+    boxes = [[y, x, 5, w] for y in range(0, 35, 14) for w in (1, 9) for x in range(50 - w)]
     assert crops(file.getvalue(), tf.constant(boxes)).all()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import reader
 from shard_format import UsageError
+from tests.fixtures.proofs import proofs
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(12)}
 NEW = {f"{'abc'[n % 3]}/new{n}": 100 + n for n in range(6)}
@@ -56,9 +57,9 @@ def test_a_generation_that_is_not_there(appended):
         reader.load(appended[0], generation=2, **OPTIONS)
 
 
-@pytest.mark.parametrize(("cache", "stage"), [("disk", "stored"), ("disk", "decoded")])
-def test_caches_hold_shards_of_all_generations(appended, tmp_path, cache, stage):
-    options = {"cache": cache, "cache_stage": stage, "cache_dir": tmp_path / "cache"}
+@pytest.mark.parametrize("stage", [*proofs("stored"), "decoded"])
+def test_caches_hold_shards_of_all_generations(appended, tmp_path, stage):
+    options = {"cache": "disk", "cache_stage": stage, "cache_dir": tmp_path / "cache"}
     plain = _ids(reader.load(appended[0], epochs=1, cache="off", **OPTIONS))
     for _ in range(2):
         assert _ids(reader.load(appended[0], epochs=1, **options, **OPTIONS)) == plain

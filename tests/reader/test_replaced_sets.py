@@ -14,6 +14,7 @@ import reader
 from beam_jobs.generations.compact import compact
 from reader.damage import naming_damage
 from shard_format import SetReplacedError, load_manifest
+from tests.fixtures.proofs import each_value_once
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(12)}
 NEW = {f"{'ab'[n % 2]}/new{n}": 100 + n for n in range(6)}
@@ -37,8 +38,9 @@ def _read(stream, after=lambda: None):
     return ids
 
 
-@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-@pytest.mark.parametrize("shuffle", ["full", "window", "off"])
+@pytest.mark.parametrize(
+    ("on_corrupt", "shuffle"), each_value_once(["raise", "skip"], ["full", "window", "off"])
+)
 def test_compaction_ends_a_stream_with_what_happened(appended, shuffle, on_corrupt, recwarn):
     # So many epochs that they are not all read ahead when the first batch is there.
     options = {**OPTIONS, "cache": "off", "shuffle": shuffle, "on_corrupt": on_corrupt}

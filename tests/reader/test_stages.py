@@ -24,6 +24,7 @@ from reader.profiling.storage_benchmark import (
     record_runs,
 )
 from shard_format import UsageError
+from tests.fixtures.proofs import proof
 
 SECONDS = 0.05
 
@@ -85,6 +86,7 @@ def test_every_prefix_of_texts_gives_batches(text_set) -> None:
         )
 
 
+@proof
 def test_decoded_images_are_measured_as_the_cache_has_them(tiny) -> None:
     options = {"batch_size": 4, "image_size": 8, "augment": "standard", "epochs": 2}
     stream = reader.load(tiny, **options, cache="memory", cache_stage="decoded")

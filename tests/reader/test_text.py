@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import reader
 from shard_format import UsageError
-from tests.fixtures.proofs import each_value_once, examples
+from tests.fixtures.proofs import each_value_once, examples, proofs
 
 MakeSet = Callable[..., Path]
 
@@ -165,7 +165,7 @@ def test_measure_counts_tokens(token_set: MakeSet) -> None:
     assert rate.tokens_per_second == pytest.approx(rate.records_per_second * mean)
 
 
-@pytest.mark.parametrize("augment", ["standard", "strong"])
+@pytest.mark.parametrize("augment", [*proofs("standard"), "strong"])
 def test_token_augmentation(token_set: MakeSet, augment: str) -> None:
     records = [([1, 2, 3, 4, 5, 6, 7, 8] * 5, n % 2) for n in range(32)] + [([], 0), ([9], 1)]
     directory = token_set(train=records)

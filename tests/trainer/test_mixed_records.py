@@ -77,7 +77,7 @@ def run(make_images, build, tmp_path):
     build(make_images(60), split="train=0.7,validation=0.3")
 
     def run(**changes):
-        values = {"model": "small_cnn", "image_size": 32, "batch_size": 8, "epochs": 2}
+        values = {"model": "tiny:dense", "image_size": 32, "batch_size": 8, "epochs": 2}
         directories = {"data": tmp_path / "set", "run_dir": tmp_path / "run"}
         return train(TrainOptions(**directories, **values, precision="float32", **changes))
 

@@ -230,7 +230,8 @@ def bytes_read():
     return read[-1]
 
 
-@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.proof), 4])
+@pytest.mark.proof  # the tests of the reader have one of its own
+@pytest.mark.parametrize("workers", [2, 4])
 def test_a_worker_reads_its_part_of_the_set_and_nothing_else(write_set, options, workers):
     directory = write_set(train=4000)
     size = sum(path.stat().st_size for path in directory.glob("*-train.tfrecord-*"))

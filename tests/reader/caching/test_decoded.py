@@ -23,6 +23,7 @@ from shard_format import (
     verify,
 )
 from shard_format.naming import index_file
+from tests.fixtures.proofs import proofs
 
 SIZES = ((24, 32), (31, 17), (5, 5))
 
@@ -252,8 +253,10 @@ def test_pixels_of_odd_sides_are_whole(make_set: Any, tmp_path: Path) -> None:
     assert all(np.ptp(x[0, ..., 0]) == 0 for x, _ in stream.dataset.as_numpy_iterator())
 
 
-@pytest.mark.parametrize("file", ["pixels", "index/train.arrow", "manifest.json", "*tfrecord*"])
-@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "file", ["pixels", *proofs("index/train.arrow", "manifest.json"), "*tfrecord*"]
+)
+@pytest.mark.parametrize("lost", [False, *proofs(True)])
 def test_what_was_cut_or_lost_is_made_again(
     make_set: Any, tmp_path: Path, batches: Any, same: Any, file: str, lost: bool
 ) -> None:

@@ -7,6 +7,7 @@ from tiny import Stopped, stop_after
 
 from beam_jobs.generations.compact import compact
 from shard_format import InputError, SetReplacedError
+from tests.fixtures.proofs import proof
 from trainer import Notice, RunStarted, StepsDone, TrainOptions, train
 from trainer.export.trained_run import open_run
 
@@ -65,6 +66,7 @@ def test_a_run_goes_on_after_its_set_was_compacted_under_it(appended, tmp_path):
     assert train(options, events.append).history == result.history
 
 
+@proof
 def test_a_run_is_killed_again_before_it_has_a_new_checkpoint(appended, tmp_path):
     options = _options(appended, tmp_path / "run", epochs=3)
     with pytest.raises(Stopped):

@@ -21,6 +21,7 @@ from outcomes import assert_same
 from tiny import Stopped, stop_after
 
 from shard_format import DamageError, InputError, UsageError
+from tests.fixtures.proofs import proofs
 from trainer import Notice, RunStarted, TrainOptions, precision
 from trainer.checkpointing.checkpoint_files import delete_others, newest, next_number
 from trainer.checkpointing.run_lock import RunLock
@@ -306,7 +307,9 @@ def test_a_model_and_a_checkpoint_that_find_no_room_are_reported(begun):
     assert len(train_on(tiny.data(), begun).history) == 2
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "tensorboard/train", "tensorboard/steps"])
+@pytest.mark.parametrize(
+    "name", [*proofs("tensorboard"), "tensorboard/train", *proofs("tensorboard/steps")]
+)
 def test_a_file_in_the_place_of_the_folder_of_events_is_reported(begun, name):
     shutil.rmtree(begun.run_dir / "tensorboard")
     path = begun.run_dir / name
@@ -319,7 +322,9 @@ def test_a_file_in_the_place_of_the_folder_of_events_is_reported(begun, name):
 
 
 @pytest.mark.figures
-@pytest.mark.parametrize("name", ["learning_curve.png", "history.json", "confusion_matrix.csv"])
+@pytest.mark.parametrize(
+    "name", ["learning_curve.png", "history.json", *proofs("confusion_matrix.csv")]
+)
 def test_a_folder_in_the_place_of_a_file_is_reported(options, name):
     given = options(epochs=1)
     (given.run_dir / name).mkdir(parents=True)
