@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer.chunked_loss import chunked_losses
-from trainer.models.heads import find_ending
+from trainer.models.heads import parts_for_training
 
 
 class Outcome(NamedTuple):
@@ -53,8 +53,8 @@ class Objective:
         class_weights: Sequence[float] | None = None,
         multi_label: bool = False,
     ) -> None:
-        ending = find_ending(model)
-        self.body, self._head, self._activation = ending.body, ending.head, ending.activation
+        parts = parts_for_training(model)
+        self.body, self._head, self._activation = parts.body, parts.head, parts.activation
         self._label_smoothing = label_smoothing
         self._class_weights = class_weights
         self._multi_label = multi_label

@@ -13,7 +13,7 @@ from trainer.chunked_loss import chunked_losses
 from trainer.loop import Loop, StepOptions
 from trainer.models import causal_transformer, transformer
 from trainer.models.build import build_model
-from trainer.models.heads import find_ending
+from trainer.models.heads import parts_for_training
 from trainer.models.shapes import SequenceShape
 from trainer.objective import Objective
 from trainer.precision import dtype_policy
@@ -163,7 +163,7 @@ def test_a_step_is_that_of_whole_logits(chunks_of, monkeypatch):
     batch = batch_of(4)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     model, loop = make("float32", 4, monkeypatch)
-    assert find_ending(model).head is not None
+    assert parts_for_training(model).head is not None
     totals = loop.train(iter(dataset), 3, lambda *_: None)
     fitted, _ = make("float32", 4, monkeypatch)
     fitted.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
@@ -196,8 +196,8 @@ def test_models_that_cannot_be_cut_are_trained_as_they_are(activation):
 
     builder = functional if activation else lambda *_: Subclassed()
     model = build_model("own", {"own": builder}, shape, 7)
-    ending = find_ending(model)
-    assert (ending.head, ending.activation) == (None, activation or "")
+    parts = parts_for_training(model)
+    assert (parts.head, parts.activation) == (None, activation or "")
     optimizer = keras.optimizers.SGD(1.0)
     optimizer.build(model.trainable_variables)
     loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(2))

@@ -8,7 +8,7 @@ from trainer import MODELS
 from trainer.loop import Loop, StepOptions
 from trainer.models import applications
 from trainer.models.build import build_model
-from trainer.models.heads import find_ending
+from trainer.models.heads import parts_for_training
 from trainer.optimization import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
@@ -82,7 +82,7 @@ def test_every_network_of_keras_applications_builds(name):
     size = 75 if name.startswith(("inception", "xception")) else 32
     model = build_model(name, MODELS, (size, size, 3), 5)
     assert model.output.shape == (None, 5)
-    assert find_ending(model).activation == ""
+    assert parts_for_training(model).activation == ""
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.wording import did_you_mean
 from trainer.models import Builder, custom
-from trainer.models.heads import cut_head, ends_in
+from trainer.models.heads import output_activation, separate_head
 from trainer.models.shapes import (
     InputShape,
     SequenceShape,
@@ -72,9 +72,9 @@ def build_model(
     inputs = kind_of_inputs(input_shape)
     # A forward pass of noise costs a second at worst and shows what no attribute does: whether
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
-    ending = cut_head(model)
+    parts = separate_head(model)
     try:
-        output = ending.body(two_examples(input_shape), training=False)
+        output = parts.body(two_examples(input_shape), training=False)
     except Exception as error:  # Keras and TensorFlow raise a dozen types for a wrong shape
         advice = " or pass --image-size" if inputs == "images" else ""
         raise UsageError(
@@ -83,8 +83,8 @@ def build_model(
             f"model{advice}."
         ) from error
     shape, dtype = tuple(output.shape), str(output.dtype.name)
-    if ending.head is not None:
-        shape = (*shape[:-1], ending.head.units)
+    if parts.head is not None:
+        shape = (*shape[:-1], parts.head.units)
     expected = two_outputs(input_shape, num_classes)
     if shape != expected:
         column = "token id" if isinstance(input_shape, SequenceShape) else "class"
@@ -92,7 +92,7 @@ def build_model(
             f"The model maps a batch of 2 {inputs} to shape {shape}, not {expected} with one "
             f"column per {column} (--model {name}). End it with Dense(num_classes)."
         )
-    if ending.head is not None or not _are_probabilities(model, output, activation):
+    if parts.head is not None or not _are_probabilities(model, output, activation):
         return _with_activation(model, input_shape, activation)
     if dtype != "float32":
         raise UsageError(
@@ -135,7 +135,7 @@ def _require_serializable(model: Any, name: str) -> None:
 def _are_probabilities(model: Any, output: Any, activation: str) -> bool:
     if activation == "sigmoid":
         # Any numbers in [0, 1] could be; logits of an untrained model may be there too.
-        return ends_in(model) == "sigmoid"
+        return output_activation(model) == "sigmoid"
     # bfloat16 keeps 8 bits, so a row of ten such probabilities may sum to 1 plus or minus 0.02.
     rows = np.asarray(output, dtype=np.float32)
     return bool(np.all(rows >= 0.0) and np.allclose(rows.sum(axis=-1), 1.0, atol=0.02))

@@ -11,8 +11,8 @@ _ACTIVATIONS = ("softmax", "sigmoid")
 
 
 @dataclasses.dataclass(frozen=True)
-class Ending:
-    """A model, cut where training needs it. Its parts share the weights of the whole.
+class ModelParts:
+    """A model, cut where training needs it. The parts share the weights of the whole.
 
     Attributes:
         body: Model from the inputs to logits or, with a head, to what the head takes.
@@ -26,29 +26,29 @@ class Ending:
     activation: str = ""
 
 
-def ends_in(model: Any) -> str:
+def output_activation(model: Any) -> str:
     """The activation of the last layer: "softmax", "sigmoid", or an empty string for others."""
     last = _last_layer(model)
     return "" if last is None else _activation(last)
 
 
-def find_ending(model: Any) -> Ending:
-    """The ending of a model to probabilities, as `build_model` returns it."""
-    last, activation = _last_layer(model), ends_in(model)
+def parts_for_training(model: Any) -> ModelParts:
+    """Cuts a model that predicts probabilities, as `build_model` returns it, at its logits."""
+    last, activation = _last_layer(model), output_activation(model)
     if not activation or isinstance(last, keras.layers.Dense):
-        return Ending(model, activation=activation or "softmax")
+        return ModelParts(model, activation=activation or "softmax")
     before = model.layers[-2]
     wraps = isinstance(before, keras.Model)  # the model of a builder, to which build_model added
     network = before if wraps else keras.Model(_inputs(model), last.input)
-    return cut_head(network)
+    return separate_head(network)
 
 
-def cut_head(network: Any) -> Ending:
-    """The ending of a model to logits: of a sequence, they are made by the head alone."""
+def separate_head(network: Any) -> ModelParts:
+    """Separates the head of a model that predicts logits: of a sequence, it alone makes them."""
     last = _last_layer(network)
     if not _is_plain(last) or len(last.output.shape) != 3:
-        return Ending(network)
-    return Ending(keras.Model(_inputs(network), last.input), last)
+        return ModelParts(network)
+    return ModelParts(keras.Model(_inputs(network), last.input), last)
 
 
 def _is_plain(layer: Any) -> bool:
