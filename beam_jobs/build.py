@@ -16,7 +16,7 @@ from typing import NamedTuple
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.replacement import FolderReplacement, ReplacementInStore
+from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
@@ -232,12 +232,14 @@ def is_complete(context: JobContext, listing: Listing, *, discard: bool = False)
         discard: See `begin`.
 
     Raises:
-        InputError: It holds another set.
+        InputError: It holds another set, or is discarded and has files that are not of its set.
     """
     workspace = context.workspace
     if discard:
         built = load_built_id(workspace)
         if built not in (None, listing.build_id):
+            if storage.stat(workspace.out / naming.MANIFEST) is not None:
+                check_own(workspace.out)  # else this deletion was killed
             _delete_set(workspace)
         elif built is None or not obeys(workspace):
             storage.delete(workspace.out / naming.MANIFEST)

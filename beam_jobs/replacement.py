@@ -61,7 +61,7 @@ class FolderReplacement:
         Raises:
             InputError: Somebody does, or a file there is not of the set.
         """
-        self._check_own()
+        self._check_place()
         with Workspace(self.directory, None).lock():
             try:
                 if (self.new / naming.WORK_DIR / _MARK).exists():
@@ -99,22 +99,13 @@ class FolderReplacement:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.rmtree(self.new)  # the mark last
 
-    def _check_own(self) -> None:
-        """Checks that every file in the directory is of the set, and may be deleted.
+    def _check_place(self) -> None:
+        """Checks that the directory may be deleted, and has a name that can be changed.
 
         Raises:
-            InputError: One is not, or the directory is a mount point.
+            InputError: A file in it is not of the set, or it is a mount point.
         """
-        manifest = load_manifest(self.directory)
-        own = {shard.file for split in manifest.splits.values() for shard in split.shards}
-        own |= _OWN | {name.partition("/")[0] for name in manifest.files}
-        foreign = sorted({entry.name for entry in self.directory.iterdir()} - own)
-        if foreign:
-            more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-            raise InputError(
-                f"{self.directory} contains {foreign[0]!r}{more}, not of the set, which replacing "
-                "it would delete. Move it, or choose another --out."
-            )
+        check_own(self.directory)
         if self.directory.stat().st_dev != self.directory.parent.stat().st_dev:
             raise InputError(
                 f"{self.directory} is a mount point, whose name cannot be changed. Build into a "
@@ -168,6 +159,24 @@ class ReplacementInStore:
     def delete_new(self) -> None:
         """Deletes the new folder, where none is needed."""
         abandon(self.directory)
+
+
+def check_own(directory: Place) -> None:
+    """Checks that every file in the folder of a set is of the set, and may be deleted.
+
+    Raises:
+        InputError: One is not.
+    """
+    manifest = load_manifest(directory)
+    own = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    own |= _OWN | {name.partition("/")[0] for name in manifest.files}
+    foreign = sorted({entry.name for entry in storage.list_folder(directory)} - own)
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise InputError(
+            f"{directory} contains {foreign[0]!r}{more}, not of the set, which replacing it would "
+            "delete. Move it, or choose another --out."
+        )
 
 
 def replacement_at(out: Place) -> FolderReplacement | ReplacementInStore | None:

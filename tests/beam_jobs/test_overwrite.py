@@ -137,6 +137,13 @@ def test_a_left_over_build_of_other_options_leaves_no_file(make_images, build, t
     build(corpus, "fresh", num_shards=2, no_report=True, no_fingerprints=True)
     others = {"name": "other", "split": "fit=0.5,held=0.5", "dedup": "near", "duplicates": "drop"}
     build(corpus, "set.new", seed=7, **others)
+    notes = tmp_path / "set.new" / "notes.txt"
+    notes.write_text("of somebody")
+    with pytest.raises(InputError, match=r"set\.new contains 'notes.txt', not of the set"):
+        build(corpus, num_shards=2, no_report=True, no_fingerprints=True, overwrite=True)
+    assert notes.exists() and verify(tmp_path / "set.new")[1] != []
+    notes.unlink()
+    assert verify(tmp_path / "set.new")[1] == []
     build(corpus, num_shards=2, no_report=True, no_fingerprints=True, overwrite=True)
     assert files(out) == files(tmp_path / "fresh") and neighbours(out) == ["set"]
     assert verify(out)[1] == []
