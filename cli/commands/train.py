@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shlex
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,23 @@ from cli.options import click_options
 from cli.places import LOCAL, PLACE
 from foundation.processes.signals import exit_now
 from foundation.storage import Place
+from trainer.events import (
+    EpochDone,
+    MetricsServed,
+    Notice,
+    RunStarted,
+    ServerStarted,
+    StepsDone,
+    StopAsked,
+    WorkersAwaited,
+)
 from trainer.launching import is_launched, strategy_to_launch
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS
 
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer import EpochDone, TrainResult
+    from trainer import TrainResult
 
 
 @click.command()
@@ -107,7 +117,7 @@ def _launched(options: TrainOptions) -> TrainOptions:
     from trainer.launching.launcher import launch
 
     program = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
-    launched = launch(options, strategy, program, partial(click.echo, err=True))
+    launched = launch(options, strategy, program, functools.partial(click.echo, err=True))
     if launched.has_result:
         ending.object_was_printed()
     raise SystemExit(launched.exit_code)
@@ -189,7 +199,7 @@ def _trained(options: TrainOptions) -> TrainResult:
             bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer import run
 
-        return run.train(options, _Show(bars, options))
+        return run.train(options, _Show(bars, options).draw)
 
 
 def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
@@ -268,72 +278,83 @@ class _Show:
         self._note = self._stopping = ""
         self._stage = "train"
 
-    def __call__(self, event: Any) -> None:
-        from trainer import (
-            EpochDone,
-            MetricsServed,
-            Notice,
-            RunStarted,
-            ServerStarted,
-            StepsDone,
-            StopAsked,
-            WorkersAwaited,
-        )
+    @functools.singledispatchmethod
+    def draw(self, event: object) -> None:
+        """Draws an event; of the others there is nothing to see."""
 
-        if isinstance(event, WorkersAwaited):
-            waits = f"waits for {', '.join(event.missing)}" if event.missing else "forms a cluster"
-            self._bars.update("load", 0, None, "", waits)
-        elif isinstance(event, MetricsServed):
-            self._bars.note(f"metrics at {event.url}")
-        elif isinstance(event, Notice):
-            self._bars.note(event.text)
-        elif isinstance(event, ServerStarted):
-            self._bars.finish("load")
-            self._bars.note(f"{event.name} serves {event.chief}")
-            self._bars.rest()
-        elif isinstance(event, RunStarted):
-            self._bars.finish("load")
-            self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
-            self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
-            if event.num_parameter_servers:
-                self._bars.note(
-                    f"workers: {event.num_workers}, each at its own speed; parameter servers: "
-                    f"{event.num_parameter_servers}, which hold the variables"
-                )
-            elif event.num_workers > 1:
-                self._bars.note(
-                    f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
-                    f"gradients are summed by {event.collectives}"
-                )
-            if event.batch_norm is not None:
-                self._bars.note(
-                    "batch normalization takes the statistics of "
-                    f"{'the whole batch' if event.batch_norm == 'synchronized' else 'each device'}"
-                )
-            self._note_split(event.validation_split)
-            if event.head_loaded is False:
-                self._bars.note("the file with the weights has none for this head; it is trained")
-            self._stage = "train head" if event.head_only else "train"
-            self._draw((event.first_epoch - 1) * event.steps_per_epoch + event.first_step)
-        elif isinstance(event, StepsDone) and event.phase == "train":
-            self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
-            self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)
-        elif isinstance(event, StopAsked):
-            self._stopping = "; stopping, Ctrl-C ends it at once"
-            self._draw(self._steps)
-        elif isinstance(event, EpochDone):
-            self._bars.line(_epoch_line(event, self._epochs))
-            if event.val_loss is None:
-                return
-            reached = (
-                f"val perplexity {event.val_perplexity:.2f}"
-                if event.val_perplexity is not None
-                else f"val accuracy {event.val_accuracy:.1%}"
-                if event.val_f1 is None
-                else f"val F1 {event.val_f1:.1%}"
+    @draw.register
+    def _(self, event: WorkersAwaited) -> None:
+        waits = f"waits for {', '.join(event.missing)}" if event.missing else "forms a cluster"
+        self._bars.update("load", 0, None, "", waits)
+
+    @draw.register
+    def _(self, event: MetricsServed) -> None:
+        self._bars.note(f"metrics at {event.url}")
+
+    @draw.register
+    def _(self, event: Notice) -> None:
+        self._bars.note(event.text)
+
+    @draw.register
+    def _(self, event: ServerStarted) -> None:
+        self._bars.finish("load")
+        self._bars.note(f"{event.name} serves {event.chief}")
+        self._bars.rest()
+
+    @draw.register
+    def _(self, event: RunStarted) -> None:
+        self._bars.finish("load")
+        self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
+        self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
+        self._note_workers(event)
+        if event.batch_norm is not None:
+            self._bars.note(
+                "batch normalization takes the statistics of "
+                f"{'the whole batch' if event.batch_norm == 'synchronized' else 'each device'}"
             )
-            self._note = f"epoch {event.epoch}/{self._epochs}, {reached}"
-            self._draw(event.epoch * self._steps_per_epoch)
+        self._note_split(event.validation_split)
+        if event.head_loaded is False:
+            self._bars.note("the file with the weights has none for this head; it is trained")
+        self._stage = "train head" if event.head_only else "train"
+        self._draw_steps((event.first_epoch - 1) * event.steps_per_epoch + event.first_step)
+
+    @draw.register
+    def _(self, event: StepsDone) -> None:
+        if event.phase == "train":
+            self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
+            self._draw_steps((event.epoch - 1) * self._steps_per_epoch + event.step)
+
+    @draw.register
+    def _(self, event: StopAsked) -> None:
+        self._stopping = "; stopping, Ctrl-C ends it at once"
+        self._draw_steps(self._steps)
+
+    @draw.register
+    def _(self, event: EpochDone) -> None:
+        self._bars.line(_epoch_line(event, self._epochs))
+        if event.val_loss is None:
+            return
+        if event.val_perplexity is not None:
+            reached = f"val perplexity {event.val_perplexity:.2f}"
+        elif event.val_f1 is not None:
+            reached = f"val F1 {event.val_f1:.1%}"
+        else:
+            reached = f"val accuracy {event.val_accuracy:.1%}"
+        self._note = f"epoch {event.epoch}/{self._epochs}, {reached}"
+        self._draw_steps(event.epoch * self._steps_per_epoch)
+
+    def _note_workers(self, event: RunStarted) -> None:
+        """Says how several workers work together."""
+        if event.num_parameter_servers:
+            self._bars.note(
+                f"workers: {event.num_workers}, each at its own speed; parameter servers: "
+                f"{event.num_parameter_servers}, which hold the variables"
+            )
+        elif event.num_workers > 1:
+            self._bars.note(
+                f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
+                f"gradients are summed by {event.collectives}"
+            )
 
     def _note_split(self, split: str | None) -> None:
         """Says on which records the best epoch is chosen, where that may surprise."""
@@ -349,7 +370,7 @@ class _Show:
                 "train=0.8,validation=0.1,test=0.1, or pass --validation-split test"
             )
 
-    def _draw(self, steps: int) -> None:
+    def _draw_steps(self, steps: int) -> None:
         total = self._epochs * self._steps_per_epoch
         self._steps = steps
         self._bars.update(self._stage, steps, total, "steps", self._note + self._stopping)
