@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,7 +15,8 @@ from foundation.storage import Place
 from reader.options import ReadOptions
 
 if TYPE_CHECKING:
-    from reader import StageTimes
+    from reader import ReadRate, StageTimes, Stream
+    from shard_format import Manifest
 
 # The time to measure one stage, relative to the whole; there are about ten measurements.
 _STAGE_SHARE = 0.2
@@ -54,26 +56,64 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
       shardmill read reviews --max-tokens 256 --buckets 8 --augment none
       shardmill read s3://bucket/set --cache off
     """
-    from shard_format import UsageError, load_manifest
+    from shard_format import load_manifest
 
     # A wrong path is reported at once, not after TensorFlow was loaded.
     manifest = load_manifest(directory, options["generation"])
-    split, batch_size = options["split"], options["batch_size"]
-    records = manifest.splits[split].records if split in manifest.splits else 0
-    if batch_size is None:
-        batch_size = options["batch_size"] = min(_BATCH, records or _BATCH)
-    if 0 < records < batch_size:  # the reader would refuse it too, but name no flag
-        raise UsageError(
-            f"--batch-size {batch_size} exceeds the {records} records of {split!r} in {directory}. "
-            f"Pass {records} or less."
-        )
-    from cli.console import Bars, native_noise_kept, print_json, say
-    from cli.logs import quiet_tensorflow
-
+    options["batch_size"] = _batch_size(manifest, directory, options)
     if manifest.schema.record_type == "image" and options["image_size"] is None:
         options["image_size"] = _IMAGE_SIZE
+    measured = _measure(directory, seconds, options)
+    stream = measured.stream
+    if not as_json:
+        _print_stages(measured.stages, directory)
+        _print_rate(measured, options["split"])
+        return
+    from cli.console import print_json
+
+    tokens = stream.info.tokens
+    print_json(
+        dataclasses.asdict(measured.rate)
+        | {"split": options["split"], "cache": stream.info.cache, "records": measured.records}
+        | {"cache_stage": stream.info.cache_stage, "skipped": stream.skipped}
+        | ({"padding_share": tokens.padding_share} if tokens else {})
+        | _stages_as_json(measured.stages)
+    )
+
+
+def _batch_size(manifest: Manifest, directory: Place, options: dict[str, Any]) -> int:
+    """The batch size that was asked for, or one that the split has records for.
+
+    Raises:
+        UsageError: The split has fewer records.
+    """
+    from shard_format import UsageError
+
+    split, asked = options["split"], options["batch_size"]
+    records = manifest.splits[split].records if split in manifest.splits else 0
+    if asked is None:
+        return min(_BATCH, records or _BATCH)
+    if 0 < records < asked:  # the reader would refuse it too, but name no flag
+        raise UsageError(
+            f"--batch-size {asked} exceeds the {records} records of {split!r} in {directory}. "
+            f"Pass {records} or less."
+        )
+    return int(asked)
+
+
+class _Measured(NamedTuple):
+    stream: Stream
+    records: int  # with those of the first batch
+    rate: ReadRate
+    stages: StageTimes
+
+
+def _measure(directory: Place, seconds: float, options: dict[str, Any]) -> _Measured:
+    """Reads a stream with progress bars, then every stage of it."""
+    from cli.console import Bars, native_noise_kept
+    from cli.logs import quiet_tensorflow
+
     quiet_tensorflow()
-    done = 0
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the index")
         import reader
@@ -84,8 +124,8 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
             streams=1 if options["buckets"] > 1 else None,  # as train does: one process reads
             on_cached=lambda done, total: bars.update("cache", done, total, "bytes"),
         )
-
         bars.finish("load")
+        done = 0
 
         def show(records: int) -> None:
             nonlocal done
@@ -94,29 +134,24 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
 
         rate = reader.measure(stream, seconds, show)
         bars.finish("read")
-        measured = 0
-
-        def show_stage(name: str) -> None:
-            nonlocal measured
-            bars.update("stages", measured, None, "", name)
-            measured += 1
-
         for copies in stream.copies:
             copies.wait()
-        stages = reader.measure_stages(stream, seconds * _STAGE_SHARE, show_stage)
-        bars.finish("stages")
-    tokens = stream.info.tokens
-    if as_json:
-        print_json(
-            dataclasses.asdict(rate)
-            | {"split": split, "cache": stream.info.cache, "records": done}
-            | {"cache_stage": stream.info.cache_stage, "skipped": stream.skipped}
-            | ({"padding_share": tokens.padding_share} if tokens else {})
-            | _stages_as_json(stages)
+        count = itertools.count()
+        stages = reader.measure_stages(
+            stream,
+            seconds * _STAGE_SHARE,
+            lambda name: bars.update("stages", next(count), None, "", name),
         )
-        return
-    _print_stages(stages, directory)
+        bars.finish("stages")
+    return _Measured(stream, done, rate, stages)
+
+
+def _print_rate(measured: _Measured, split: str) -> None:
+    from cli.console import say
+
+    stream, rate = measured.stream, measured.rate
     per_token = padding = store = skipped = ""
+    tokens = stream.info.tokens
     if stream.skipped:
         noun = "record" if stream.skipped == 1 else "records"
         skipped = f"skipped    {stream.skipped:,} damaged {noun}; run 'shardmill verify'\n"
@@ -129,7 +164,7 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
             f"{rate.received_megabytes_per_second:,.1f} MB/s from it\n"
         )
     say(
-        f"read       {done:,} records of {split} in {rate.seconds:.1f} s, "
+        f"read       {measured.records:,} records of {split} in {rate.seconds:.1f} s, "
         f"first batch after {rate.first_batch_seconds:.2f} s\n"
         f"rate       {rate.records_per_second:,.0f} records/s, {per_token}"
         f"{rate.megabytes_per_second:,.1f} MB/s as stored\n"
