@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.shuffle_statistics import CLASSES, Order, classes_of
-from reader.order.geometry import Geometry, default_streams, make_geometry
+from reader.order.geometry import STREAMS, Geometry, make_geometry
 from reader.order.numpy_order import epoch_numbers
 from shard_format import id_hash, load_manifest, open_index, shuffle_keys
 from shard_format.naming import index_file
@@ -53,7 +53,7 @@ def built_order(directory: Path) -> tuple[Order, Geometry]:
     disk = np.argsort(np.argsort(np.array(ids))).astype(np.int64)
     if (classes_of(disk) != np.array(index["label"].to_numpy())).any():
         raise SystemExit(f"{directory} is not the set of the sorted corpus")
-    return disk, make_geometry(load_manifest(directory).splits["train"], default_streams(1))
+    return disk, make_geometry(load_manifest(directory).splits["train"], STREAMS)
 
 
 def order_by_key(record_ids: list[str], seed: int) -> Order:

@@ -36,6 +36,7 @@ from reader.record_types import (
 )
 from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageParser
+from reader.records.index_columns import IndexColumns
 from reader.records.split_files import checked_index
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
@@ -265,7 +266,7 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     sizes: Sizes | None = None
     has_sizes = set(Sizes.COLUMNS) <= set(index.column_names)
     if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:
-        sizes = Sizes(index_path)
+        sizes = Sizes(IndexColumns(index_path, Sizes.COLUMNS))
     windows = Windows(
         share,
         filled.record_reader,

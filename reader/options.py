@@ -15,7 +15,7 @@ from typing import Any
 from foundation.options import Limits, check_choice, check_declared, check_integer, option
 from foundation.storage import Url
 from foundation.wording import parse_size
-from reader.order.geometry import default_streams
+from reader.order.geometry import BUCKET_STREAMS, STREAMS
 from shard_format import Schema, UsageError
 
 WHERE = "reader.load"
@@ -470,7 +470,7 @@ class ReadOptions(ResourceOptions, CacheOptions, ContentOptions, OrderOptions):
             self._set("remainder", "keep" if alone else "drop")
         check_declared(self, WHERE)
         if self.streams is None:
-            self._set("streams", default_streams(self.buckets))
+            self._set("streams", STREAMS if self.buckets == 1 else BUCKET_STREAMS)
         self.check_content()
         for name in ("label", "features"):
             value = getattr(self, name)

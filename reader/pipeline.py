@@ -43,7 +43,8 @@ class InputPipeline:
             return self.batched(self._decoded(tasks, self.parser))
         # Still serialized: a string is passed on by reference, a ragged row would be copied.
         serialized = self._serialized(tasks)
-        return self._parsed(serialized.rebatch(self._share, drop_remainder=self._drops_remainder))
+        drops = self.options.remainder != "keep"  # see `batched`
+        return self._parsed(serialized.rebatch(self._share, drop_remainder=drops))
 
     def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
         """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
@@ -55,7 +56,9 @@ class InputPipeline:
 
     def batched(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
-        batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
+        # Never drops, for epochs are made of whole batches before; it makes the shape static.
+        drops = self.options.remainder != "keep"
+        batches = elements.batch(self._share, drop_remainder=drops)
         parser = self.parser
         if not isinstance(parser, RecordParser):
             return self._parsed(batches)
@@ -92,11 +95,6 @@ class InputPipeline:
             # hours for a batch of 2**31, which stands for "all".
             return min(self.options.batch_size, share.geometry.records)
         return self.options.batch_size // share.workers
-
-    @property
-    def _drops_remainder(self) -> bool:
-        # Never drops, for epochs are made of whole batches before; it makes the shape static.
-        return self.options.remainder != "keep"
 
     @property
     def _shrinks(self) -> bool:

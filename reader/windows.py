@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -79,21 +79,20 @@ class Lengths:
         return lengths if self._limit is None else tf.minimum(lengths, self._limit)
 
 
+@dataclasses.dataclass(frozen=True)
 class Sizes:
     """[n, 2] int32 heights and widths of [n] int64 record numbers.
 
-    Args:
-        index: The file with the index of the split, which has these columns.
+    Attributes:
+        index: The index of the split, with the columns `COLUMNS`.
     """
 
-    COLUMNS = ("height", "width")
-
-    def __init__(self, index: Path) -> None:
-        self._index = IndexColumns(index, self.COLUMNS)
+    COLUMNS: ClassVar[tuple[str, str]] = ("height", "width")
+    index: IndexColumns
 
     def __call__(self, numbers: Any) -> Any:
         """[n, 2] int32."""
-        sides = [self._index.column(name, numbers) for name in self.COLUMNS]
+        sides = [self.index.column(name, numbers) for name in self.COLUMNS]
         return tf.cast(tf.stack(sides, axis=1), tf.int32)
 
 

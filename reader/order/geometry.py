@@ -17,7 +17,8 @@ import dataclasses
 
 from shard_format import SplitInfo
 
-# Worker counts must divide the streams: 64 allows any power of two up to 64.
+# Canonical streams where nobody says how many. Worker counts must divide them: 64 allows any power
+# of two up to 64.
 STREAMS = 64
 # Lengths are sorted within the block of a stream, so larger blocks save padding: of 905 uniform
 # lengths in batches of 32 and 16 groups 64 streams leave 19 % empty, 8 leave 17 %, 1 leaves 8 %; of
@@ -60,11 +61,6 @@ class Geometry:
     def num_chunks(self) -> int:
         """Number of chunks of an epoch, the last and shorter one not counted."""
         return self.records // self.chunk_records
-
-
-def default_streams(buckets: int) -> int:
-    """How many canonical streams there are where nobody says."""
-    return STREAMS if buckets == 1 else BUCKET_STREAMS
 
 
 def make_geometry(split: SplitInfo, streams: int) -> Geometry:

@@ -8,6 +8,7 @@ window are int64 tensors here; what is fixed for a stream is a Python number.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +27,8 @@ from reader.order.numpy_order import (
     num_rounds,
     stream_key,
 )
+
+_uint64 = functools.partial(tf.constant, dtype=tf.uint64)
 
 # Rounds of `permute` in one turn of its loop; they are always a multiple of it.
 UNROLLED = 8
@@ -265,7 +268,3 @@ def _argsort(keys: Any) -> Any:
 
 def _shifted(values: Any, bits: int) -> Any:
     return tf.bitwise.right_shift(values, _uint64(bits))
-
-
-def _uint64(value: int) -> Any:
-    return tf.constant(value, tf.uint64)

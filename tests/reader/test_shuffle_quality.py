@@ -54,11 +54,11 @@ def disk(quality):
 @pytest.fixture(scope="module")
 def geometry(quality):
     """Of the documents of that corpus, of some 130 bytes each."""
-    from reader.order.geometry import default_streams, make_geometry
+    from reader.order.geometry import STREAMS, make_geometry
     from shard_format import ShardInfo, SplitInfo
 
     split = SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {})
-    return make_geometry(split, default_streams(1))
+    return make_geometry(split, STREAMS)
 
 
 def told(quality, chance, way) -> set[str]:
