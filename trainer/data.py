@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from foundation.options import check_choice
-from reader.order.geometry import default_streams
+from reader.order import geometry
 from shard_format import Feature, Manifest, ShardSetError, UsageError, load_manifest
 from trainer.baseline import Baseline, majority_baseline
 from trainer.defaults import DEFAULTS
@@ -212,7 +212,7 @@ def _streams(
         return streams
     if workers == 1:
         return STREAMS if kind == "tokens" else None
-    usual = default_streams(options.buckets or 1)
+    usual = geometry.STREAMS if options.buckets in (None, 1) else geometry.BUCKET_STREAMS
     return -(-usual // workers) * workers
 
 

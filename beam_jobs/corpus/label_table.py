@@ -27,9 +27,10 @@ from beam_jobs.corpus.formats.delimited import DelimitedRow, DelimitedRows
 from beam_jobs.corpus.formats.lines import read_lines
 from beam_jobs.corpus.formats.parquet import ParquetFile
 from beam_jobs.corpus.formats.row_sizes import bounded
+from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
-from beam_jobs.corpus.record import Annotations, Rejection, SourceItem, row_batch
+from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.corpus.sniffing import is_coco
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened

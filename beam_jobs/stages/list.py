@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from beam_jobs.changes import EXCLUDED_KEY, SourceSummaries, note_changes
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
+from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
 from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.names import Selection
-from beam_jobs.corpus.record import ITEM_SCHEMA, SourceItem, item_batch, items_in
+from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.replacements import before_replacement
 from beam_jobs.corpus.schema_inference import check_companions
 from beam_jobs.job_context import JobContext

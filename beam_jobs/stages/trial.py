@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
 from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.item_table import items_in
 from beam_jobs.corpus.reading import CorpusReader, stored_range
-from beam_jobs.corpus.record import RawRecord, ReadResult, SourceItem, UnusableRecord, items_in
+from beam_jobs.corpus.record import RawRecord, ReadResult, SourceItem, UnusableRecord
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import FileRange, opened

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.corpus.containers.base import NO_BYTES, Member
-from beam_jobs.corpus.record import Locator, Rejection, row_batch
+from beam_jobs.corpus.item_table import row_batch
+from beam_jobs.corpus.record import Locator, Rejection
 
 _BATCH_ROWS = 8192
 _LOCATOR_FIELDS = (  # the first ones, which a member has

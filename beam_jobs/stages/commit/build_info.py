@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pyarrow.compute as pc
 
-from beam_jobs.corpus.record import endings
+from beam_jobs.corpus.item_table import endings
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.sniffing import has_known_ending
 from beam_jobs.job_context import JobContext
