@@ -12,7 +12,7 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.text.recleaning import TextCleaner
 from shard_format import DamageError, ShardSetError
-from tests.fixtures.proofs import proofs
+from tests.fixtures.proofs import proof, proofs
 from trainer import TrainOptions, train
 from trainer.checkpointing.kept_set import SET_MANIFEST
 from trainer.export import ExportOptions, export
@@ -124,14 +124,20 @@ def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path, change):
     photographs = [(path.name, path.read_bytes()) for path in hats]
     before = predictions(run, photographs)
     report = reported(run, tmp_path / "before")
-    export(ExportOptions(run, tmp_path / "before", to="tflite"))
     change(data, samples)
     assert predictions(run, photographs) == before
     out = tmp_path / "after"
     assert reported(run, out) == report
     assert predictions(out, photographs) == predictions(tmp_path / "before", photographs)
-    export(ExportOptions(run, out, to="tflite"))
-    files = [folder / "model-none.tflite" for folder in (tmp_path / "before", out)]
+
+
+@proof
+def test_a_file_for_other_runtimes_needs_no_set(image_run, samples, tmp_path):
+    data, run = image_run
+    export(ExportOptions(run, tmp_path / "before", to="tflite"))
+    deleted(data, samples)
+    export(ExportOptions(run, tmp_path / "after", to="tflite"))
+    files = [tmp_path / name / "model-none.tflite" for name in ("before", "after")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
