@@ -21,6 +21,7 @@ from beam_jobs.publishing import abandon, publish_set, target_of, write_state
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
+from foundation.storage.local import flush_names
 from shard_format import Generation, InputError, load_build, load_manifest, naming
 from shard_format.checksums import build_text
 from shard_format.compaction import REPLACEMENT, State, read_state
@@ -80,7 +81,7 @@ class FolderReplacement:
             before.parent.mkdir(exist_ok=True)
             self.directory.rename(before)
             self.new.rename(self.directory)
-        _make_durable(self.directory.parent)
+        flush_names(self.directory.parent)
         self.delete_new()
 
     def recover(self) -> None:
@@ -220,11 +221,3 @@ def _exchange(one: Path, other: Path) -> bool:
     if number in _CANNOT_EXCHANGE:
         return False
     raise OSError(number, os.strerror(number), str(one), None, str(other))
-
-
-def _make_durable(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -159,7 +159,7 @@ class LocalStorage(Storage):
                 os.unlink(temporary)
             raise
         if durable:
-            _flush_names(final.parent)
+            flush_names(final.parent)
 
     @override
     def delete(self, place: Place) -> None:
@@ -235,7 +235,7 @@ def _read_fully(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _flush_names(folder: Path) -> None:
+def flush_names(folder: Path) -> None:
     """Has the names in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
