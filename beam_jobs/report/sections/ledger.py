@@ -26,6 +26,9 @@ _HEIGHT = 190  # of all records together
 _PITCH = 24  # from one label to the next, at least
 _TOP = 36  # above a bar, for its label
 _LABEL = 13  # from the middle of a label to the bar below it
+_HALF_LINE = 8  # of a label, above and below its middle
+# Part of its fall that a band has behind it where the label below ends, at most 200 pixels on.
+_FALL = 0.135
 _GAP = 10  # between two bars whose labels are to their right
 _THINNEST = 2.0  # so that one record of a million is visible
 _WIDTH = 1000
@@ -150,8 +153,8 @@ def place_flow(total: Node) -> Flow:
 def _place(second: Sequence[Node]) -> float:
     """Places the bars of two columns; returns the lower end of all.
 
-    A bar begins where its first child does: no band rises into the label of the bar, and those
-    that fall have hardly begun to at the label below.
+    A bar begins where its first child does: no band rises into the label of the bar. The label
+    below is under the bands, which have hardly begun to fall there.
     """
     top = top_of_child = end = float(_TOP)
     for node in second:
@@ -161,7 +164,11 @@ def _place(second: Sequence[Node]) -> float:
             child.top = top_of_child
             end = max(end, child.top + _PITCH)
             top_of_child += max(child.thickness + _GAP, _PITCH)
-        top = node.top + node.thickness + _TOP
+        bottom = node.top + node.thickness
+        top = bottom + _TOP
+        if node.children:
+            fall = node.children[-1].top + node.children[-1].thickness - bottom
+            top = max(top, bottom + _FALL * fall + _HALF_LINE + _LABEL)
     return max(end, top - _TOP, top_of_child - _GAP)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beam_jobs.report.sections.ledger import Node, place_flow
@@ -25,6 +25,8 @@ def node(name, children=(), count=0):
     st.lists(counts, max_size=9),
     st.lists(counts, max_size=9),
 )
+@example([1] * 6, [126], [], [])
+@example([1] * 6, [10**9], [], [])
 def test_no_band_crosses_a_label(splits, duplicates, filtered, refused):
     leaves = [[node("x", count=count) for count in some] for some in (splits, filtered, refused)]
     ways = [node("kept", leaves[0]), *(node("duplicates", count=count) for count in duplicates)]
