@@ -22,7 +22,7 @@ LIMITS = {
     "text job, shard": (24, 119),  # aim: 22
     "text job, commit": (55, 222),  # aim: 30
     "images first batch": (38, 204),  # aim: 26
-    "text first batch": (30, 161),  # aim: 22
+    "text first batch": (30, 167),  # aim: 22
 }
 
 
