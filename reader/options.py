@@ -15,7 +15,7 @@ from typing import Any
 from foundation.options import Limits, check_choice, check_declared, check_integer, option
 from foundation.storage import Url
 from foundation.wording import parse_size
-from reader.order.geometry import BUCKET_STREAMS, STREAMS
+from reader.order import geometry
 from shard_format import Schema, UsageError
 
 WHERE = "reader.load"
@@ -470,7 +470,8 @@ class ReadOptions(ResourceOptions, CacheOptions, ContentOptions, OrderOptions):
             self._set("remainder", "keep" if alone else "drop")
         check_declared(self, WHERE)
         if self.streams is None:
-            self._set("streams", STREAMS if self.buckets == 1 else BUCKET_STREAMS)
+            usual = geometry.STREAMS if self.buckets == 1 else geometry.BUCKET_STREAMS
+            self._set("streams", usual)
         self.check_content()
         for name in ("label", "features"):
             value = getattr(self, name)
