@@ -10,4 +10,5 @@ record_extractor  what a record type takes out of a record
 sampling          some files, folders and members, for what a bounded look settles
 schema_inference  the source, columns and labels that are settled so before listing
 replacements      corrected files in place of rejected records
+item_table        items as rows of the listing on disk
 """
