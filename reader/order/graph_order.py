@@ -7,8 +7,11 @@ window are int64 tensors here; what is fixed for a stream is a Python number.
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import functools
+from typing import Any, cast
 
+import numpy as np
 import tensorflow as tf
 
 from reader.order.geometry import Geometry
@@ -24,6 +27,8 @@ from reader.order.numpy_order import (
     num_rounds,
     stream_key,
 )
+
+_uint64 = functools.partial(tf.constant, dtype=tf.uint64)
 
 # Rounds of `permute` in one turn of its loop; they are always a multiple of it.
 UNROLLED = 8
@@ -42,7 +47,7 @@ def epoch_key(stream: int, seed: int, epoch: Any) -> Any:
     return mix(_uint64(int(stream_key(stream, seed)[0])) ^ tf.cast(epoch, tf.uint64))
 
 
-def permute(values: Any, count: Any, key: Any, rounds: int) -> Any:
+def permute(values: Any, count: Any, key: Any, rounds: Any) -> Any:
     """[n] int64: `numpy_order.permute`; with a key for each value, `count` may be [n], too."""
     if not key.shape.rank:
         return _permute_alike(values, count, key, rounds)
@@ -88,28 +93,15 @@ def _permuted(values: Any, count: Any, key: Any, rounds: Any) -> Any:
     )[1]
 
 
-def _traced_once(domain: list[int | None]) -> Any:
-    """`_permuted` as a function that is traced once in a process, for all streams.
-
-    Tracing it took a third of the time of `reader.load`.
-
-    Args:
-        domain: Shape of `count` and `key`.
-    """
-    return tf.function(
-        _permuted,
-        input_signature=[
-            tf.TensorSpec([None], tf.int64),
-            tf.TensorSpec(domain, tf.int64),
-            tf.TensorSpec(domain, tf.uint64),
-            tf.TensorSpec([], tf.int64),
-        ],
-        autograph=False,
-    )
+def _traced_once(function: Any, *signature: Any) -> Any:
+    """The function, traced once in a process, for all streams: `reader.load` is mostly tracing."""
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
-_permute_alike = _traced_once([])
-_permute_each = _traced_once([None])
+_SCALAR, _VECTOR = tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.int64)
+_KEY, _KEYS = tf.TensorSpec([], tf.uint64), tf.TensorSpec([None], tf.uint64)
+_permute_alike = _traced_once(_permuted, _VECTOR, _SCALAR, _KEY, _SCALAR)
+_permute_each = _traced_once(_permuted, _VECTOR, _VECTOR, _KEYS, _SCALAR)
 
 
 def window_order(
@@ -122,28 +114,60 @@ def window_order(
     shuffle: str,
 ) -> tuple[Any, Any]:
     """([m] int64 record numbers, [m] int64 places): `numpy_order.window_order`."""
-    if shuffle in ("full", "off"):
-        base, size = _extent(geometry, window)
-        begin = base + residue
-        numbers = tf.range(begin, tf.maximum(base + size, begin), workers)
-        if shuffle == "full":
-            key = epoch_key(RECORD_STREAM, seed, epoch)
-            numbers = permute(numbers, geometry.records, key, num_rounds(geometry.records))
-        return numbers, tf.range(tf.size(numbers, tf.int64))
-    if shuffle != "window":
+    if shuffle == "window":
+        sizes, keys = _block_inputs(geometry, seed, epoch)
+        return cast(tuple[Any, Any], _block_order(sizes, keys, window, residue, workers))
+    if shuffle not in ("full", "off"):
         raise ValueError(f"unknown order of epochs {shuffle!r}")
-    numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
-    hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
-    keys = blocks * (1 << BLOCK_BITS) + tf.cast(_shifted(hashes, 64 - BLOCK_BITS), tf.int64)
-    return numbers, weave(_argsort(keys), blocks)
+    base, size = _extent(geometry, window)
+    begin = base + residue
+    numbers = tf.range(begin, tf.maximum(base + size, begin), workers)
+    if shuffle == "full":
+        key = epoch_key(RECORD_STREAM, seed, epoch)
+        numbers = permute(numbers, geometry.records, key, num_rounds(geometry.records))
+    return numbers, tf.range(tf.size(numbers, tf.int64))
 
 
 def block_numbers(
     geometry: Geometry, window: Any, residue: Any, workers: int, seed: int, epoch: Any
 ) -> tuple[Any, Any]:
     """([m] int64 record numbers, [m] int64 blocks): `numpy_order.block_numbers`."""
+    sizes, keys = _block_inputs(geometry, seed, epoch)
+    return cast(tuple[Any, Any], _block_numbers(sizes, keys, window, residue, workers))
+
+
+def _block_inputs(geometry: Geometry, seed: int, epoch: Any) -> tuple[Any, Any]:
+    """What sets this split and this epoch apart from all others.
+
+    Returns:
+        sizes: [5] int64, the fields of the geometry and the rounds of `permute` for its chunks.
+        keys: [3] uint64, the epoch's keys of chunks, rotation and records.
+    """
+    rounds = num_rounds(max(1, geometry.num_chunks))
+    sizes = tf.constant([*dataclasses.astuple(geometry), rounds], tf.int64)
+    streams = (CHUNK_STREAM, ROTATE_STREAM, RECORD_STREAM)
+    # An array, since TensorFlow 2.21 makes doubles of a list of large numbers in a graph.
+    keys = np.concatenate([stream_key(stream, seed) for stream in streams])
+    return sizes, mix(tf.constant(keys) ^ tf.cast(epoch, tf.uint64))
+
+
+def _ordered_blocks(
+    sizes: Any, keys: Any, window: Any, residue: Any, workers: Any
+) -> tuple[Any, Any]:
+    """`window_order` with shuffle="window" as operations; see `_block_inputs`."""
+    numbers, blocks = _numbered_blocks(sizes, keys, window, residue, workers)
+    hashes = mix(keys[2] ^ tf.cast(numbers, tf.uint64))
+    order = blocks * (1 << BLOCK_BITS) + tf.cast(_shifted(hashes, 64 - BLOCK_BITS), tf.int64)
+    return numbers, weave(_argsort(order), blocks)
+
+
+def _numbered_blocks(
+    sizes: Any, keys: Any, window: Any, residue: Any, workers: Any
+) -> tuple[Any, Any]:
+    """`block_numbers` as operations; see `_block_inputs`."""
+    geometry = Geometry(*tf.unstack(sizes[:-1]))  # of scalar tensors
     base, size = _extent(geometry, window)
-    own = residue + tf.range(geometry.streams // workers, dtype=tf.int64) * workers
+    own = residue + tf.range(geometry.streams // workers) * workers
     shorter, longer = size // geometry.streams, size % geometry.streams
     starts = base + own * shorter + tf.minimum(own, longer)
     counts = shorter + tf.cast(own < longer, tf.int64)
@@ -153,16 +177,18 @@ def block_numbers(
     chunk = geometry.chunk_records
     first = base // chunk
     chunks = tf.range(first, (base + size - 1) // chunk + 1)
-    if geometry.num_chunks:
-        key = epoch_key(CHUNK_STREAM, seed, epoch)
-        rounds = num_rounds(geometry.num_chunks)
-        # Outside its domain `permute` means nothing; there the chunk stays where it is.
-        inside = tf.minimum(chunks, geometry.num_chunks - 1)
-        permuted = permute(inside, geometry.num_chunks, key, rounds)
-        chunks = tf.where(chunks < geometry.num_chunks, permuted, chunks)
+    # Outside its domain `permute` means nothing; there the chunk stays where it is.
+    domain = tf.maximum(geometry.num_chunks, 1)
+    permuted = permute(tf.minimum(chunks, domain - 1), domain, keys[0], sizes[-1])
+    chunks = tf.where(chunks < geometry.num_chunks, permuted, chunks)
     records = tf.gather(chunks, places // chunk - first) * chunk + places % chunk
-    key = tf.cast(_shifted(epoch_key(ROTATE_STREAM, seed, epoch), 1), tf.int64)
-    return (records + key % geometry.records) % geometry.records, blocks
+    rotation = tf.cast(_shifted(keys[1], 1), tf.int64) % geometry.records
+    return (records + rotation) % geometry.records, blocks
+
+
+_TASK = (tf.TensorSpec([5], tf.int64), tf.TensorSpec([3], tf.uint64), _SCALAR, _SCALAR, _SCALAR)
+_block_order = _traced_once(_ordered_blocks, *_TASK)
+_block_numbers = _traced_once(_numbered_blocks, *_TASK)
 
 
 def weave(ordered: Any, blocks: Any) -> Any:
@@ -242,7 +268,3 @@ def _argsort(keys: Any) -> Any:
 
 def _shifted(values: Any, bits: int) -> Any:
     return tf.bitwise.right_shift(values, _uint64(bits))
-
-
-def _uint64(value: int) -> Any:
-    return tf.constant(value, tf.uint64)
