@@ -45,7 +45,7 @@ pytest: venv
 	$(PYTEST)
 
 proofs: venv  ## Run the long tests: more kills, options, services and examples, fresh installations (about 40 minutes).
-	$(PYTEST) -m "proof or hypothesis and not engine and not interop" --hypothesis-profile proofs
+	$(PYTEST) -m "proof or hypothesis and not engine and not interop" --hypothesis-profile proofs --timeout 1800
 
 engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dataflow]"
@@ -54,7 +54,7 @@ engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, i
 
 # One process: a Flink cluster and its workers keep two cores busy.
 test-engines: venv  ## Run the tests on the engines and servers that could be fetched.
-	$(BIN)/python -m pytest -m engine
+	$(BIN)/python -m pytest -m engine --timeout 1800
 
 # Of its own: PyTorch brings CUDA along (7 GB on the disk), and nothing else needs these packages.
 .interop/installed: pyproject.toml constraints.txt tests/interop/requirements.txt

@@ -210,7 +210,6 @@ def test_a_few_leaves(hostile_sets, tmp_path, capsys):
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 def test_every_field(hostile_sets, tmp_path, capsys):
     """A value of each; the fields of all shards, files and sets count once."""
     fields = {}

@@ -63,7 +63,6 @@ def test_damage_of_each_source_is_repaired(built, tmp_path):
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_seeded_faults_are_repaired(built, tmp_path, name):
     _repair_all(built, tmp_path / "set", [name], range(5))

@@ -173,7 +173,6 @@ def test_some_damages(built, tmp_path, kind, shape):
 
 
 @proof
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_five_hundred_damages(built, tmp_path, record_property, kind, shape):

@@ -110,7 +110,6 @@ def test_long_sections_exist():
     assert LONG <= SECTIONS.keys()
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "section",
     [pytest.param(each, marks=[pytest.mark.proof] if each in LONG else []) for each in SECTIONS],

@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs.test_commands import commands_of, read_page
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.proof
 
 # So that there is a checkpoint within an epoch of seconds, and one result on every machine.
 FURTHER = ["--checkpoint-minutes", "0.001", "--precision", "float32"]

@@ -24,7 +24,6 @@ def test_the_space_of_the_page_is_one(tmp_path):
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 def test_the_commands_of_the_page_run(folder, run):
     (folder / "space.yaml").write_text(SPACES[0])
     for command in commands_of(PAGE):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.processes import free_port
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")

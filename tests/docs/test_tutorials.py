@@ -28,7 +28,6 @@ def test_outputs_replace_the_lines_below_a_command(generator):
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_tutorial_print_the_ledgers_on_the_page(page, run):
     text = read_page(page)

@@ -8,8 +8,6 @@ import pytest
 
 from tests.engines.dask import dask_cluster, dask_environment
 
-pytestmark = pytest.mark.timeout(1200)
-
 
 @pytest.fixture(scope="module")
 def dask_args(tmp_path_factory):

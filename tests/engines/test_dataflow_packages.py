@@ -9,7 +9,7 @@ import pytest
 
 from tests.engines.sdk_image import DOCKERFILE, FILES, SdkImage, build_wheel
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import re
 import time
 
 import apache_beam as beam
-import pytest
 
 from beam_jobs import BuildShardSet, ImageOptions, preprocess
 from beam_jobs.engine.runners import choose_runner
@@ -14,8 +13,6 @@ from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, MergeLimits, Mergin
 from shard_format import load_build, load_manifest
 from tests.engines.flink import TASK_MANAGERS
 from tests.engines.jobs import ended, kill_launcher, staged_units, wait_until
-
-pytestmark = pytest.mark.timeout(1200)
 
 
 def test_a_set_is_the_one_of_the_local_engine_and_both_machines_work(job, flink, tmp_path, capsys):

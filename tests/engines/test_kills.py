@@ -17,8 +17,6 @@ from tests.engines.flink import POOLS, TASK_MANAGERS
 from tests.engines.jobs import kill_launcher, staged_units, wait_until
 from tests.engines.kills import kill_and_finish
 
-pytestmark = pytest.mark.timeout(1800)
-
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("victims", [TASK_MANAGERS, POOLS], ids=["taskmanager", "pool"])

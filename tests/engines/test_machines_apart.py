@@ -21,8 +21,6 @@ from tests.engines.machines import Network, machines_apart
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.versitygw import versitygw
 
-pytestmark = pytest.mark.timeout(1800)
-
 _MACHINES = ("head", "worker1", "worker2", "staging", "storage")
 _CUT_SECONDS = 20.0
 _UNITS = 15  # of 92, that are staged when the link is cut

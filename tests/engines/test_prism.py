@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.engines.prism import prism_server, started_by_beam
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_set_is_the_one_of_the_local_engine(job, tmp_path):

@@ -6,8 +6,6 @@ import pytest
 
 from tests.engines.spark import spark_server
 
-pytestmark = pytest.mark.timeout(1200)
-
 
 @pytest.fixture(scope="module")
 def spark_args(tmp_path_factory):

@@ -74,7 +74,6 @@ def test_a_lost_file_is_found(shard_set: Path, file: str) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1200)  # to install it
 def test_mlcroissant_validates_and_reads_it(
     shard_set: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

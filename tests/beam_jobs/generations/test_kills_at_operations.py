@@ -157,7 +157,6 @@ def test_a_kill_costs_nothing(name, tmp_path, commands):
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", CASES)
 def test_no_kill_costs_anything(name, tmp_path, commands, record_property):
     record_property("kills", _kill_and_follow(CASES[name], tmp_path, commands, KILLS))

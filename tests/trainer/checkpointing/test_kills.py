@@ -66,7 +66,6 @@ def test_a_run_killed_between_two_operations_resumes_at_the_place_before(
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("rounds", "kills_each"), [(1, 1), (10, 5)])
 def test_a_run_killed_at_seeded_moments_ends_like_one_that_was_not(
     start, tmp_path, rounds, kills_each

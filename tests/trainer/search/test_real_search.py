@@ -100,7 +100,6 @@ def test_mistakes_are_found_before_a_trial_is_started(
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)
 def test_a_killed_search_ends_as_one_that_never_was(write_set, space, shardmill, tmp_path):
     """Trials resume at a checkpoint within an epoch, with the same losses to the bit."""
     data = write_set(train=251, validation=61)
