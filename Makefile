@@ -7,6 +7,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
 	&& echo $$p && break; done)
 
+# Python keeps what it compiled, whatever the environment says: many tests start a process, and
+# each would compile the whole product.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One process more than cores, because some tests wait for other processes.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
