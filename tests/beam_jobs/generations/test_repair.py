@@ -195,6 +195,16 @@ def test_files_of_all_records_of_a_compacted_set(grown, tmp_path, moved, removed
         check_same(grown, tmp_path / "whole")
 
 
+def test_records_of_a_lost_quarantine_are_not_taken_for_removed_ones(grown, tmp_path):
+    compact(grown)
+    shutil.rmtree(tmp_path / "whole")
+    shutil.copytree(grown, tmp_path / "whole")
+    (grown / naming.quarantine_file(0)).unlink()
+    done = repair(grown)
+    assert (done.left, done.lost) == ([], []), done.reason
+    check_same(grown, tmp_path / "whole")
+
+
 def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     compact(grown, ["c0/one4.jpg"])
     names = [naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")]
