@@ -42,13 +42,7 @@ def run(folder: Path, repository: Path) -> Callable[..., subprocess.CompletedPro
         if command[0] == "shardmill":
             return run_shardmill(folder, *command[1:])
         return subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=250,
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
 
     return run

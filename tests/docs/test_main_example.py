@@ -42,8 +42,10 @@ def start(folder, repository):
         "PYTHONPATH": str(repository),
     }
 
+    started: list[subprocess.Popen[str]] = []
+
     def start(*command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             env=environment,
@@ -52,12 +54,18 @@ def start(folder, repository):
             text=True,
             start_new_session=True,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        if process.poll() is None:  # the time limit of the test
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def completed(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     return out, err
 

@@ -99,6 +99,6 @@ def test_workers_on_one_machine_and_on_several(blocks, small_set, run, folder):
         for index in range(2)
     ]
     for worker in workers:
-        _, said = worker.communicate(timeout=600)
+        _, said = worker.communicate()
         assert worker.returncode == 0, said
     assert json.loads((folder / "apart" / "run.json").read_text())["final"]["epoch"] == 1
