@@ -80,8 +80,9 @@ class Workspace:
             storage.make_folder(folder)
         for place in (self.units, self.plan, self.shared, self.shards):
             storage.make_folder(place)
-        storage.delete(self.progress)
-        if storage.local_path(self.progress) is None:
+        if storage.local_path(self.progress) is not None:
+            storage.delete(self.progress)
+        else:  # a folder, which HDFS does not delete as a file
             storage.delete_tree(self.progress)
 
     def write(self, final: Place, *, durable: bool = False) -> AbstractContextManager[BinaryIO]:

@@ -28,7 +28,6 @@ def run_program():
             capture_output=True,
             text=True,
             env=environment,
-            timeout=120,
             check=False,
         )
 

@@ -17,4 +17,5 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 records.Records._draw = lambda *arguments: None  # takes longer than the run
-train_on(tiny.data(), TrainOptions("none", sys.argv[1], **json.loads(sys.argv[2])))
+options = TrainOptions("none", sys.argv[1], **json.loads(sys.argv[2]))
+train_on(tiny.data(options.image_size), options)
