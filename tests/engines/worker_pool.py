@@ -21,13 +21,24 @@ from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPool
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 
+class _Pool(BeamFnExternalWorkerPoolServicer):
+    """A pool that may stop to start workers."""
+
+    is_broken = False
+
+    def StartWorker(self, request, context):
+        if self.is_broken:
+            return beam_fn_api_pb2.StartWorkerResponse()
+        return super().StartWorker(request, context)
+
+
 def main() -> None:
     """Serves until it is killed."""
     host, port = sys.argv[1:]
     # The pool starts workers as "python", which must be this one.
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     server = grpc.server(shared_unbounded_instance())
-    pool = BeamFnExternalWorkerPoolServicer(use_process=True)
+    pool = _Pool(use_process=True)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     if server.add_insecure_port(f"{host}:{port}") != int(port):
         sys.exit(f"port {port} of {host} is taken")
@@ -36,8 +47,8 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _break_promises(pool: BeamFnExternalWorkerPoolServicer) -> None:
-    pool.StartWorker = lambda request, context: beam_fn_api_pb2.StartWorkerResponse()
+def _break_promises(pool: _Pool) -> None:
+    pool.is_broken = True
     for worker in psutil.Process().children(recursive=True):
         worker.kill()
 
