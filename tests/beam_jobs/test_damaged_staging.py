@@ -15,6 +15,7 @@ from beam_jobs import preprocess
 from shard_format import InputError, ShardmillError, load_manifest, naming, verify
 from tests.beam_jobs.stages.merge.builds import Build, forced_levels
 from tests.fixtures.damage import job, make_corpus
+from tests.fixtures.proofs import proof
 
 AGAIN = "un the same command again"
 OPTIONS = {"unit_size": "2KiB", "no_report": True}
@@ -104,12 +105,12 @@ def _check(kind: str, folder: Path, levels: int, trials: int, seed: int) -> None
         assert pool.submit(_trials, kind, folder, levels, trials, seed).result() == []
 
 
-@pytest.mark.parametrize("kind", ["image", pytest.param("text", marks=pytest.mark.proof)])
+@pytest.mark.parametrize("kind", ["image", pytest.param("text", marks=proof)])
 def test_a_damaged_file_of_an_interrupted_build(kind, tmp_path):
     _check(kind, tmp_path, 0, 18, seed=1)
 
 
-@pytest.mark.proof
+@proof
 @pytest.mark.parametrize("levels", [0, 1])
 @pytest.mark.parametrize("kind", ["image", "text"])
 def test_many_damaged_files_of_an_interrupted_build(kind, levels, tmp_path):
@@ -130,7 +131,12 @@ MET = {
 
 
 @pytest.mark.parametrize(
-    ("stage", "pattern"), [(stage, pattern) for stage in MET for pattern in MET[stage]]
+    ("stage", "pattern"),
+    [
+        pytest.param(stage, pattern, marks=proof if number else ())
+        for stage, patterns in MET.items()
+        for number, pattern in enumerate(patterns)
+    ],
 )
 def test_damage_between_two_stages(stage, pattern, tmp_path):
     expected = preprocess(

@@ -44,6 +44,7 @@ def test_sums_are_exact(height, width):
         assert count_pixels(turned) == expected(counted(turned))
 
 
+@pytest.mark.proof
 def test_sums_of_the_largest_image_are_exact():
     """Nearly alike values are the hardest: the variance is a small difference of large numbers."""
     image = np.full((4 * 3500, 4 * 3100, 3), 254, np.uint8)

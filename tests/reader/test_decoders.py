@@ -16,7 +16,7 @@ from PIL import Image
 from beam_jobs.images.encode import ENCODERS
 from reader.records.decoders import DECODERS
 from reader.transforms.crops import CenterCrop, RandomResizedCrop
-from tests.fixtures.proofs import examples
+from tests.fixtures.proofs import each_value_once, examples
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 
@@ -61,8 +61,7 @@ def test_webp_is_what_pillow_makes_of_it(tmp_path: Any) -> None:
         assert (decoded("webp", pixels) == np.asarray(image)).all()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("encoding", DECODERS)
+@pytest.mark.parametrize(("encoding", "size"), each_value_once(list(DECODERS), SIZES))
 def test_a_crop_is_decode_then_cut(encoding: str, size: tuple[int, int]) -> None:
     pixels = textured(*size)
     whole = decoded(encoding, pixels)

@@ -90,19 +90,20 @@ def drawn(name: str, direction: float = 0.9) -> list[float]:
     return [(list(OPERATIONS).index(name) + 0.5) / len(OPERATIONS), direction]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_rand_augment_draws_every_operation(samples: Any, name: str) -> None:
+def test_rand_augment_draws_every_operation(samples: Any) -> None:
     """And applies them one after the other; eagerly as inside tf.data."""
     image = photograph(samples)
     transform = RandAugment(2, 9)
-    random = tf.constant([*drawn(name, 0.1), *drawn("posterize")])
+    randoms = [[*drawn(name, 0.1), *drawn("posterize")] for name in OPERATIONS]
     example = {"image": tf.constant(image, tf.float32)}
-    eager = transform(example, random)["image"].numpy()
-    changed = OPERATIONS[name](tf.constant(image), 0.9, tf.constant(-1.0))
-    expected = OPERATIONS["posterize"](changed, 0.9, tf.constant(1.0))
-    assert (eager == expected.numpy()).all()
-    dataset = tf.data.Dataset.from_tensors((example, random)).map(transform)
-    assert (next(iter(dataset))["image"].numpy() == eager).all()
+    dataset = tf.data.Dataset.from_tensor_slices(randoms)
+    mapped = iter(dataset.map(lambda random: transform(example, random)))
+    for name, random in zip(OPERATIONS, randoms, strict=True):
+        eager = transform(example, tf.constant(random))["image"].numpy()
+        changed = OPERATIONS[name](tf.constant(image), 0.9, tf.constant(-1.0))
+        expected = OPERATIONS["posterize"](changed, 0.9, tf.constant(1.0))
+        assert (eager == expected.numpy()).all(), name
+        assert (next(mapped)["image"].numpy() == eager).all(), name
 
 
 def test_operations_without_magnitude_change_nothing(samples: Any) -> None:

@@ -96,11 +96,18 @@ def serve(repository: Path) -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, repository: Path, tiny: Path) -> Iterator[str]:
-    """The address of a service for tests that leave it alive."""
+    """The address of a service for tests that leave it alive; SIGTERM ends it cleanly."""
     served = Served(repository, tiny)
+    workers = served.workers()
     yield served.address
-    served.kill()
-    served.process.wait(WAIT_SECONDS)
+    served.process.terminate()
+    try:
+        assert served.process.wait(WAIT_SECONDS) == 0
+        assert not any(worker.is_running() for worker in workers)
+    finally:
+        for process in workers:
+            if process.is_running():
+                process.kill()
 
 
 @pytest.fixture

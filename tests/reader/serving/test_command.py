@@ -31,9 +31,8 @@ def test_workers_die_with_their_parent(serve: Callable[..., Any], tiny: Path) ->
     assert not alive
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_cleanly(number: int, serve: Callable[..., Any], tiny: Path) -> None:
     served = serve(tiny)
     workers = served.workers()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,28 @@ class Trained:
 
 @pytest.fixture(scope="package")
 def trained(tmp_path_factory, samples):
-    """A model that has seen all 320 photographs once, on a set without loss, and its export."""
+    """A model that has seen all 320 photographs once, on a set without loss, and its export.
+
+    The first process of pytest-xdist that needs it makes it, for all of them.
+    """
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    root = root / "export"
+    made = Trained(root / "set", root / "run", root / "served")
+    with root.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            _train(made, samples)
+    return made
+
+
+def _train(made, samples):
     from beam_jobs.options import ImageOptions
     from beam_jobs.run import preprocess
     from trainer import TrainOptions, train
     from trainer.export import ExportOptions, export
 
-    root = tmp_path_factory.mktemp("export")
-    made = Trained(root / "set", root / "run", root / "served")
     preprocess(
         ImageOptions(
             (str(samples),),
@@ -38,4 +54,3 @@ def trained(tmp_path_factory, samples):
     options["validation_split"] = "test"
     train(TrainOptions(made.data, made.run, model="tiny:with_norm", **options))
     export(ExportOptions(made.run, made.served))
-    return made
