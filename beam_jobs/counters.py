@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import Columns, IntArray, int64
 
 COUNTER_SCHEMA = pa.schema(
@@ -78,17 +79,14 @@ def counts_of(counters: pa.Table, what: str) -> Counts:
 _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
 
 
-_ROWS = 1 << 16  # of a column at a time
-
-
 def summarize_column(columns: Columns, name: str) -> dict[str, Any]:
     """`summarize` of a column of integers, without its nulls; some rows are in memory at a time."""
     total = number = most = 0
     least = int(_EDGES[-1])
     in_bins = np.zeros(len(_EDGES), np.int64)
     for chunk in itertools.chain.from_iterable(table[name].chunks for table in columns([name])):
-        for start in range(0, len(chunk), _ROWS):
-            part = chunk.slice(start, _ROWS).drop_null()
+        for start in range(0, len(chunk), bounds.SUMMARIZED_ROWS):
+            part = chunk.slice(start, bounds.SUMMARIZED_ROWS).drop_null()
             if not len(part):
                 continue
             values = np.asarray(part.to_numpy(zero_copy_only=False), np.int64)

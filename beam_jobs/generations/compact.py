@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs import publishing
+from beam_jobs import bounds, publishing
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.counters import summarize
 from beam_jobs.generations import leftovers
@@ -75,7 +75,6 @@ from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.removed_records import RemovedRecords, read_removed
 from shard_format.tfds_metadata import tfds_files
 
-_BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread
 _VARINT_BYTES = 5  # of the length of an example, at most
 
 
@@ -394,7 +393,7 @@ def _write_shard(
     table = pa.table({"unit": rows["shard"], "offset": rows["offset"], "length": rows["length"]})
     digest = hashlib.sha256()
     with workspace.write(workspace.out / file, durable=True) as sink:
-        for _, frames in read_frames(table, sources, _BLOCK_BYTES):
+        for _, frames in read_frames(table, sources, bounds.COPIED_FRAME_BYTES):
             block = b"".join(frames)
             digest.update(block)
             sink.write(block)

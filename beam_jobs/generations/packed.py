@@ -15,13 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.packings.base import Piece
 from beam_jobs.text.token_examples import SequencePacker
 from shard_format import Manifest, decode_example, frame, id_hash, shuffle_keys, unframe
-
-_BLOCK_BYTES = 2 << 20  # 2 MiB of sequences in memory at a time
 
 
 def without_documents(
@@ -57,7 +56,7 @@ def without_documents(
     written: list[dict[str, Any]] = []
     table = pa.table({"unit": rows["shard"], "offset": rows["offset"], "length": rows["length"]})
     with path.open("wb") as file:
-        for first, frames in read_frames(table, sources, _BLOCK_BYTES):
+        for first, frames in read_frames(table, sources, bounds.COPIED_FRAME_BYTES):
             own = rows.slice(first, len(frames)).to_pylist()
             for framed, row in zip(frames, own, strict=True):
                 parts = zip(row["documents"], row["starts"], _segments(framed), strict=True)

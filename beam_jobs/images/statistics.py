@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import Columns
 from beam_jobs.images.decode.base import Pixels
 
@@ -30,7 +31,6 @@ PIXEL_FIELDS = (
 )
 NOT_COUNTED: dict[str, Any] = {field.name: None for field in PIXEL_FIELDS} | {"pixel_count": 0}
 # Squares of one image sum to at most 2**40, so these fit an int64; Python adds the chunks.
-_CHUNK_ROWS = 1 << 18
 _CHANNELS = 3
 
 
@@ -91,7 +91,7 @@ def merge_pixels(columns: Columns) -> dict[str, Any]:
     sums, squares = np.zeros((2, _CHANNELS), object)  # of Python's integers, which have no bound
     least, most = np.full(_CHANNELS, 255, np.uint8), np.zeros(_CHANNELS, np.uint8)
     tables = columns([field.name for field in PIXEL_FIELDS])
-    batches = (table.to_batches(max_chunksize=_CHUNK_ROWS) for table in tables)
+    batches = (table.to_batches(max_chunksize=bounds.SUMMARIZED_ROWS) for table in tables)
     for batch in itertools.chain.from_iterable(batches):
         batch = batch.filter(pc.greater(batch["pixel_count"], 0))
         if not batch.num_rows:

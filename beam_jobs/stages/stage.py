@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
@@ -63,11 +64,9 @@ from shard_format import (
     shuffle_keys,
 )
 
-_BATCH_RECORDS = 4096
 # The record id breaks the tie of two equal keys, so the order never depends on the unit.
 _SHUFFLE_ORDER = ("key", "record_id")
 _READINGS = 3  # of a unit whose files change meanwhile
-_RELEASE_BYTES = 64 << 20  # 64 MiB: a unit of so few stored bytes may have gigabytes of records
 
 
 def stage_unit(unit: Unit, context: JobContext) -> UnitSummary:
@@ -272,10 +271,10 @@ class UnitAtWork:
         self._waiting.append((position, result))
         self._waiting_bytes += len(result.original)
         full = self._waiting_bytes >= self._record_type.batch_bytes
-        if full or len(self._waiting) == _BATCH_RECORDS:
+        if full or len(self._waiting) == bounds.STAGED_RECORDS:
             self._unreleased_bytes += self._waiting_bytes
             self.flush()
-            if self._unreleased_bytes >= _RELEASE_BYTES:
+            if self._unreleased_bytes >= bounds.STAGED_BYTES:
                 release_memory()
                 self._unreleased_bytes = 0
 

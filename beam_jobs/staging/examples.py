@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray
 from shard_format import finish_columns, finish_example
-
-BLOCK_BYTES = 4 << 20  # 4 MiB of examples at a time
 
 
 class StagedRecord(NamedTuple):
@@ -106,7 +105,7 @@ class ExampleBuilder(abc.ABC):
         for built in self.build(table, staged):
             waiting.append(built)
             size += len(built.example)
-            if size >= BLOCK_BYTES:
+            if size >= bounds.EXAMPLE_BYTES:
                 yield _block_of(waiting)
                 waiting, size = [], 0
         if waiting:

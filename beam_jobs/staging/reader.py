@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
-from beam_jobs.staging.examples import BLOCK_BYTES
 from beam_jobs.staging.units import dropping_damaged, forget_unit, unit_files
 from beam_jobs.workspace import Workspace
 from foundation import storage
@@ -96,7 +96,7 @@ def read_staged(
             yield start, block.payloads(block.number)
             continue
         # A block that was read from an object store is larger than what is built at a time.
-        for begin, end in _blocks(block.lengths[block.number], BLOCK_BYTES):
+        for begin, end in _blocks(block.lengths[block.number], bounds.EXAMPLE_BYTES):
             yield start + begin, block.payloads(block.number[begin:end])
 
 
@@ -107,7 +107,7 @@ def read_frames(
     if not any(source.is_remote for source in sources):
         block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
     for start, block in _read_blocks(table, sources, block_bytes):
-        for begin, end in _blocks(block.lengths[block.number], BLOCK_BYTES):
+        for begin, end in _blocks(block.lengths[block.number], bounds.EXAMPLE_BYTES):
             block.payloads(block.number[begin:end])  # compares checksums
         yield start, block.frames()
 

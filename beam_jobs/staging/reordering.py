@@ -25,12 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, bounds_of, bytes_of
 
-# A batch of a unit has some hundred rows, whose columns as they are made take three times their
-# bytes. So batches are joined now and then.
-_JOINED_ROWS = 2048
-_HELD_BYTES = 8 << 20  # 8 MiB of a worker: some 30,000 rows of texts
 _RUN_BATCHES = 64  # of a run; one of every run is in memory while they are merged
 
 # Values of the columns that rows are sorted by. Code points have the order of their UTF-8, in which
@@ -71,9 +68,9 @@ class RowSorter:
         self.count += len(rows)
         self._arriving.append(rows)
         self._arriving_rows += len(rows)
-        if self._arriving_rows >= _JOINED_ROWS:
+        if self._arriving_rows >= bounds.JOINED_ROWS:
             self._join()
-        if self._held_bytes >= _HELD_BYTES:
+        if self._held_bytes >= bounds.SORTED_BYTES:
             self._write_run()
 
     def in_order(self) -> Iterator[pa.Table]:
@@ -165,14 +162,14 @@ def _place(table: pa.Table, by: Sequence[str], row: int) -> _Place:
     return tuple(table[name][row].as_py() for name in by)
 
 
-# 1 MiB per worker: a unit of any size takes the same. The rest goes through a file, that the page
-# cache holds, and that is read and not mapped: pages of a map would count as memory of the job.
-_SPOOLED_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
 
 
 class Spool:
     """Takes frames as they come and gives them in any order.
+
+    What does not fit in memory goes through a file, that the page cache holds, and that is read and
+    not mapped: pages of a map would count as memory of the job.
 
     Args:
         path: A file of its own, made if it is needed and removed at the end.
@@ -192,7 +189,7 @@ class Spool:
             self._file.write(bytes_of(frames))
             return begins[:-1]
         self._held.append(frames)
-        if self._bytes > _SPOOLED_BYTES:
+        if self._bytes > bounds.SPOOLED_BYTES:
             self._file = self._path.open("w+b", buffering=_WRITE_BYTES)
             self._file.writelines(map(bytes_of, self._held))
             self._held.clear()
@@ -216,10 +213,6 @@ class Spool:
         self._path.unlink(missing_ok=True)
 
 
-_HELD_ROWS = 1 << 16  # that wait for a place in a file: some 2 MiB
-
-# Rows of a partition: 24 bytes each while sorted, some 200 if they are duplicates.
-_LEAST_ROWS, _MOST_ROWS = 1 << 16, 4 << 20
 _MOST_PARTITIONS = 256  # each with an open file for a moment, and with a look at every unit
 
 StructuredArray = npt.NDArray[np.void]
@@ -227,7 +220,8 @@ StructuredArray = npt.NDArray[np.void]
 
 def rows_of_partition(records: int) -> int:
     """Rows of a partition of a corpus: the same for up to 16 million records."""
-    return min(_MOST_ROWS, max(_LEAST_ROWS, -(-records // _MOST_PARTITIONS)))
+    even = -(-records // _MOST_PARTITIONS)
+    return min(bounds.MOST_PARTITION_ROWS, max(bounds.LEAST_PARTITION_ROWS, even))
 
 
 class Partitions:
@@ -253,11 +247,11 @@ class Partitions:
             partition: [n], in [0, number).
             rows: [n].
         """
-        for start in range(0, len(rows), _HELD_ROWS):  # a unit may have a million
-            part = slice(start, start + _HELD_ROWS)
+        for start in range(0, len(rows), bounds.WAITING_ROWS):  # a unit may have a million
+            part = slice(start, start + bounds.WAITING_ROWS)
             self._held.append((partition[part], rows[part]))
             self._held_rows += len(rows[part])
-            if self._number > 1 and self._held_rows >= _HELD_ROWS:
+            if self._number > 1 and self._held_rows >= bounds.WAITING_ROWS:
                 self._flush()
 
     def take(self) -> Iterator[StructuredArray]:

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from beam_jobs import bounds
 from beam_jobs.engine import local
 from beam_jobs.engine.processes import worker_processes
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
-from beam_jobs.stages import stage
-from beam_jobs.staging import reader, reordering, seen_items
+from beam_jobs.staging import reader, seen_items
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import frame, unframe
 
@@ -113,9 +113,9 @@ def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
     (sidecar,) = units.glob("*.arrow")
     expected = read_table(sidecar)
     assert len(expected) > 250
-    monkeypatch.setattr(reordering, "_HELD_BYTES", 4096)
-    monkeypatch.setattr(reordering, "_JOINED_ROWS", 8)
-    monkeypatch.setattr(stage, "_BATCH_RECORDS", 20)
+    monkeypatch.setattr(bounds, "SORTED_BYTES", 4096)
+    monkeypatch.setattr(bounds, "JOINED_ROWS", 8)
+    monkeypatch.setattr(bounds, "STAGED_RECORDS", 20)
     spooled, units = build("spooled")
     assert spooled == in_memory
     (sidecar,) = units.glob("*.arrow")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs import bounds
 from beam_jobs.staging import reordering
 from beam_jobs.staging.reordering import Partitions, RowSorter, Spool
 from tests.fixtures.proofs import examples
@@ -37,8 +38,8 @@ def _sorter(path, rows, batch):
 def test_rows_come_back_in_order(tmp_path_factory, rows, batch, held, joined, batches):
     path = tmp_path_factory.getbasetemp() / uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reordering, "_HELD_BYTES", held)
-        patch.setattr(reordering, "_JOINED_ROWS", joined)
+        patch.setattr(bounds, "SORTED_BYTES", held)
+        patch.setattr(bounds, "JOINED_ROWS", joined)
         patch.setattr(reordering, "_RUN_BATCHES", batches)
         with _sorter(path, rows, batch) as sorter:
             assert sorter.count == len(rows)
@@ -50,7 +51,7 @@ def test_rows_come_back_in_order(tmp_path_factory, rows, batch, held, joined, ba
 
 
 def test_a_part_of_many_rows_has_as_many_bytes_as_wait_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(reordering, "_HELD_BYTES", 100_000)
+    monkeypatch.setattr(bounds, "SORTED_BYTES", 100_000)
     keys = np.random.default_rng(0).integers(0, 2**64, 30_000, np.uint64).tolist()
     rows = [(key, f"{number:020}") for number, key in enumerate(keys)]
     with _sorter(tmp_path / "rows", rows, 500) as sorter:
@@ -67,7 +68,7 @@ def test_frames_come_back_in_any_order(tmp_path_factory, frames, held, draw):
     order = list(range(len(frames)))
     draw.shuffle(order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reordering, "_SPOOLED_BYTES", held)
+        patch.setattr(bounds, "SPOOLED_BYTES", held)
         with contextlib.closing(Spool(path)) as waiting:
             begins = [np.zeros(0, np.int64)]
             for start in range(0, len(frames), 4):
@@ -94,7 +95,7 @@ DTYPE = np.dtype([("number", np.int64), ("split", np.int8)])
 def test_every_row_comes_back_once_in_its_partition(number, added, held):
     expected, count = [[] for _ in range(number)], 0
     folder = Path(tempfile.mkdtemp()) / "rows"
-    with mock.patch.object(reordering, "_HELD_ROWS", held):
+    with mock.patch.object(bounds, "WAITING_ROWS", held):
         with contextlib.closing(Partitions(folder, DTYPE, number)) as made:
             for some in added:
                 chosen = np.array([one % number for one in some], np.int64)
@@ -110,7 +111,7 @@ def test_every_row_comes_back_once_in_its_partition(number, added, held):
 
 def test_files_are_removed_after_an_error(tmp_path):
     folder = tmp_path / "rows"
-    with mock.patch.object(reordering, "_HELD_ROWS", 1), pytest.raises(KeyError):
+    with mock.patch.object(bounds, "WAITING_ROWS", 1), pytest.raises(KeyError):
         with contextlib.closing(Partitions(folder, DTYPE, 2)) as made:
             made.add(np.array([0, 1]), np.zeros(2, DTYPE))
             assert list(folder.iterdir())

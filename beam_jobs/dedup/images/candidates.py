@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, first_of_run, ranges, run_starts
 from beam_jobs.dedup.images.hash_format import (
     BAND_POSITIONS,
@@ -47,8 +48,6 @@ NEAREST = 16
 MAX_ROWS = 1 << 28
 # Subsets of the weak bits are tried whose ranks (from 1) sum up to this or less: there are 70.
 _RANK_SUM = 12
-_BLOCK_ROWS = 1 << 12  # 70 probes each: some 2 MiB a temporary array
-_PIECE = 1 << 20  # entries that are compared at a time; some 50 MiB of temporary arrays
 _SPARE_BITS = 4  # of a table that many more probes are looked up in than it has entries
 _MAX_BUCKET_BITS = 26  # bounds the table's index at 256 MiB
 _ENTRY_BITS = np.uint64(32)  # MAX_ROWS * VIEWS < 2**32
@@ -79,7 +78,8 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
     codes = view_codes(hashes)
     packed = [np.zeros(0, np.uint64)]
     planes = certainty(hashes)
-    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(codes), _BLOCK_ROWS)]
+    size = bounds.PROBED_ROWS
+    blocks = [slice(start, start + size) for start in range(0, len(codes), size)]
     with ThreadPoolExecutor(threads) as pool:
         for band in range(BANDS):
             table = _BucketTable(codes, band)
@@ -113,7 +113,7 @@ def find_candidates_across(
             (old, len(new), new, 0),
         ):
             codes, whole_codes, planes = view_codes(parts), view_codes(wholes), certainty(parts)
-            starts = range(0, len(parts), _BLOCK_ROWS)
+            starts = range(0, len(parts), bounds.PROBED_ROWS)
             for band in range(BANDS if len(parts) and len(wholes) else 0):
                 table = _BucketTable(whole_codes, band, first_whole, _SPARE_BITS)
 
@@ -126,7 +126,7 @@ def find_candidates_across(
                     codes: UInt64Array = codes,
                     planes: UInt64Array = planes,
                 ) -> UInt64Array:
-                    rows = slice(start, start + _BLOCK_ROWS)
+                    rows = slice(start, start + bounds.PROBED_ROWS)
                     weak = weak_bits(parts[rows], band)
                     return table.look_up(first + start, codes[rows, 0], weak, planes[rows])
 
@@ -189,7 +189,8 @@ class _BucketTable:
         starts[crowded] = self._nearest(starts[crowded], sizes[crowded], probes[crowded])
         sizes = np.minimum(sizes, CROWD)
         ends = np.cumsum(sizes)
-        pieces = np.searchsorted(ends, np.arange(_PIECE, int(ends[-1]) + _PIECE, _PIECE), "right")
+        piece = bounds.COMPARED_ENTRIES
+        pieces = np.searchsorted(ends, np.arange(piece, int(ends[-1]) + piece, piece), "right")
         packed = [np.zeros(0, np.uint64)]
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
             places, probe = ranges(starts[first:last], sizes[first:last])

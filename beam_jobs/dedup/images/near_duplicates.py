@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.candidates import (
@@ -40,9 +41,6 @@ FetchThumbnails = Callable[[IntArray], Thumbnails]
 # docs/decisions/0007-near-duplicates.md has the whole table.
 DEFAULT_THRESHOLD = 0.90
 
-_FETCH_PAIRS = 1 << 13  # 18 MiB of thumbnails
-_FETCH_ROWS = 2 * _FETCH_PAIRS
-_CONTENT_ROWS = 1 << 14
 # Images with equal hashes that differ from their leader get another one, this many times; the rest
 # are compared as candidates. More than one leader is rare: a hash has 1,000 bits.
 _LEADERS = 4
@@ -189,8 +187,8 @@ class _Thumbnails:
         parts, wholes, views = candidates
         values = np.zeros(len(parts))
         with ThreadPoolExecutor(len(self._verifiers)) as pool:
-            for start in range(0, len(parts), _FETCH_PAIRS):
-                block = slice(start, start + _FETCH_PAIRS)
+            for start in range(0, len(parts), bounds.FETCHED_PAIRS):
+                block = slice(start, start + bounds.FETCHED_PAIRS)
                 values[block] = self._compare(pool, parts[block], wholes[block], views[block])
         near = values >= self._threshold
         pairs = np.stack([parts[near], wholes[near]], axis=1)
@@ -213,8 +211,9 @@ class _Thumbnails:
     def contents(self, rows: IntArray) -> npt.NDArray[np.uint64]:
         """[k] content numbers of the thumbnails of rows."""
         numbers = np.zeros(len(rows), np.uint64)
-        for start in range(0, len(rows), _FETCH_ROWS):
-            block = slice(start, start + _FETCH_ROWS)
+        size = 2 * bounds.FETCHED_PAIRS
+        for start in range(0, len(rows), size):
+            block = slice(start, start + size)
             numbers[block] = content_numbers(self._fetch(rows[block]))
         return numbers
 
@@ -271,8 +270,8 @@ def _merged(found: list[NearPairs]) -> NearPairs:
 def content_numbers(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """[n] 64-bit hashes of rows [n, bytes]; rows that differ share one with chance 2**-64."""
     numbers = np.zeros(len(rows), np.uint64)
-    for start in range(0, len(rows), _CONTENT_ROWS):
-        block = rows[start : start + _CONTENT_ROWS]
+    for start in range(0, len(rows), bounds.HASHED_THUMBNAILS):
+        block = rows[start : start + bounds.HASHED_THUMBNAILS]
         words = np.zeros((len(block), -(-block.shape[1] // 8)), "<u8")
         words.view(np.uint8)[:, : block.shape[1]] = block
         for word in words.T:

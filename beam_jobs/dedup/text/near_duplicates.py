@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, fixed_bytes
 from beam_jobs.dedup.clusters import NearPairs, components
 from beam_jobs.dedup.text.candidates import (
@@ -32,9 +33,6 @@ from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
 
 # Keys of bands in memory at a time; the signatures of a larger corpus are read several times.
-KEY_BYTES = 512 << 20  # 512 MiB: all 21 bands of 3 million documents
-_PIECE_SHINGLES = 1 << 21  # verified at a time, per thread: some 100 MiB of temporary arrays
-_ACROSS_PAIRS = 1 << 13  # verified at a time
 # Each needs some 100 MiB, and few candidates are left to verify.
 _MAX_THREADS = 8
 
@@ -109,8 +107,8 @@ def near_earlier_ones(
     pairs = np.unique(np.concatenate(candidates), axis=0)
     pairs = pairs[new.sizes[pairs[:, 0]] > 0]
     near, similarity = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
-    for start in range(0, len(pairs), _ACROSS_PAIRS):
-        block = pairs[start : start + _ACROSS_PAIRS]
+    for start in range(0, len(pairs), bounds.ACROSS_PAIRS):
+        block = pairs[start : start + bounds.ACROSS_PAIRS]
         values = _similarity_across(new, stored, block)
         near.append(block[values >= threshold])
         similarity.append(values[values >= threshold])
@@ -174,7 +172,7 @@ def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> Near
     order = np.argsort(documents.fingerprints, kind="stable")
     order = order[documents.sizes[order] > 0]
     verified = _VerifiedPairs(documents, threshold, threads)
-    held = max(2, KEY_BYTES // (8 * max(1, count)))
+    held = max(2, bounds.BAND_BYTES // (8 * max(1, count)))
     for first in range(0, cut.bands, held):
         bands = range(first, min(first + held, cut.bands))
         keys = _read_keys(documents, cut, bands)
@@ -241,7 +239,7 @@ class _VerifiedPairs:
         if not len(pairs):
             return np.zeros(0)
         ends = np.cumsum(self._documents.sizes[pairs].sum(axis=1, dtype=np.int64))
-        edges = np.flatnonzero(np.diff(ends // _PIECE_SHINGLES)) + 1
+        edges = np.flatnonzero(np.diff(ends // bounds.VERIFIED_SHINGLES)) + 1
         pieces = itertools.pairwise([0, *edges.tolist(), len(pairs)])
         with ThreadPoolExecutor(self._threads) as pool:
             return np.concatenate(

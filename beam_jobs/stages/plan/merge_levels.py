@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from beam_jobs import bounds
 from foundation.storage import Place, local_path
 from foundation.storage.objects import READ_BYTES, WRITE_BYTES
 
@@ -76,8 +77,8 @@ class MergeLimits(NamedTuple):
         shard_inputs: The most inputs of a shard.
     """
 
-    block_bytes: int = 512 << 20
-    row_bytes: int = 256 << 20
+    block_bytes: int = bounds.BLOCK_BYTES
+    row_bytes: int = bounds.BLOCK_ROW_BYTES
     fan_in: int = 64
     shard_inputs: int = 16
 
@@ -120,7 +121,7 @@ class MergeWork(NamedTuple):
     shards: int
     records: int
     payload_bytes: int
-    row_bytes: int
+    row_bytes: int = bounds.BLOCK_ROW_BYTES
 
 
 class Level(NamedTuple):

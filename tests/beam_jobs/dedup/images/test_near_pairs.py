@@ -9,6 +9,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs import bounds
 from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.images import candidates, near_duplicates
 from beam_jobs.dedup.images.candidates import MAX_DISTANCE, find_candidates
@@ -114,16 +115,15 @@ def test_permuting_the_rows_permutes_the_pairs(seed):
 def test_it_is_so_too_where_buckets_are_crowded(monkeypatch):
     monkeypatch.setattr(candidates, "CROWD", 2)
     monkeypatch.setattr(candidates, "NEAREST", 3)
-    monkeypatch.setattr(candidates, "_PIECE", 64)
+    monkeypatch.setattr(bounds, "COMPARED_ENTRIES", 64)
     test_permuting_the_rows_permutes_the_pairs()
 
 
 def test_threads_and_blocks_change_nothing(monkeypatch):
     hashes, thumbnails = synthetic(1000)
     expected = search(hashes, thumbnails)
-    monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
-    monkeypatch.setattr(near_duplicates, "_FETCH_PAIRS", 10)
-    monkeypatch.setattr(near_duplicates, "_FETCH_ROWS", 7)
+    monkeypatch.setattr(bounds, "PROBED_ROWS", 100)
+    monkeypatch.setattr(bounds, "FETCHED_PAIRS", 7)
     near = search(hashes, thumbnails, threads=3)
     np.testing.assert_array_equal(near.pairs, expected.pairs)
     np.testing.assert_array_equal(near.similarity, expected.similarity)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_jobs import bounds
 from beam_jobs.dedup.clusters import components
 from beam_jobs.dedup.text import near_duplicates
 from beam_jobs.dedup.text.candidates import LEADERS, NEIGHBOURS, bucket_pairs
@@ -58,8 +59,8 @@ def test_permuting_rows_permutes_pairs(random_texts, documents):
 def test_fewer_keys_at_a_time_find_the_same_clusters(random_texts, documents, monkeypatch):
     texts = random_texts(200)
     whole = components(len(texts), near_pairs(documents(texts), 0.8).pairs)
-    monkeypatch.setattr(near_duplicates, "KEY_BYTES", 8 * 3 * len(texts))
-    monkeypatch.setattr(near_duplicates, "_PIECE_SHINGLES", 300)
+    monkeypatch.setattr(bounds, "BAND_BYTES", 8 * 3 * len(texts))
+    monkeypatch.setattr(bounds, "VERIFIED_SHINGLES", 300)
     assert np.array_equal(components(len(texts), near_pairs(documents(texts), 0.8).pairs), whole)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from beam_jobs import bounds
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.stages.commit import fingerprints
 from beam_jobs.stages.plan.find_duplicates import write_clusters
-from beam_jobs.staging import reordering
 from beam_jobs.workspace import Workspace
 
 
@@ -37,8 +37,8 @@ def members(kept_of, seed):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("range_rows", [1, 7, 1000])
 def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, seed, range_rows):
-    monkeypatch.setattr(reordering, "_JOINED_ROWS", range_rows)
-    monkeypatch.setattr(reordering, "_HELD_BYTES", 20 * range_rows)
+    monkeypatch.setattr(bounds, "JOINED_ROWS", range_rows)
+    monkeypatch.setattr(bounds, "SORTED_BYTES", 20 * range_rows)
     generator = np.random.default_rng(seed)
     records = int(generator.integers(1, 300))
     kept = generator.integers(0, records, records)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs import bounds
 from beam_jobs.dedup.clusters import (
     CLUSTER_SCHEMA,
     Clusters,
 )
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.stages.plan import find_duplicates
-from beam_jobs.staging import reordering
 from beam_jobs.workspace import Workspace
 from shard_format import UsageError
 from tests.fixtures.proofs import examples
@@ -38,8 +38,8 @@ def test_clusters_are_sorted_on_disk(tmp_path_factory, parts, held):
     workspace.create()
     clusters = (Clusters(table, len(table) - 1, 1, 0) for table in tables)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reordering, "_HELD_BYTES", held)
-        patch.setattr(reordering, "_JOINED_ROWS", 1)
+        patch.setattr(bounds, "SORTED_BYTES", held)
+        patch.setattr(bounds, "JOINED_ROWS", 1)
         on_disk = find_duplicates._sorted_clusters(clusters, workspace)
     whole = pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *tables])
     whole = whole.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])

@@ -1,0 +1,49 @@
+"""What one worker holds at a time of a corpus of any size: every such bound of a build.
+
+A bound decides what waits in a file or is taken by pieces, never what is built: a test lowers all
+of them a hundredfold and compares the bytes. They are read where they are used, as `bounds.NAME`,
+so that they can be lowered. What reads one file or one record has bounds of its own, beside it; so
+has what decides the layout of a file.
+"""
+
+from __future__ import annotations
+
+# Staging: records that are prepared together, and bytes after which free memory is given back. A
+# unit of so few stored bytes may have gigabytes of records.
+STAGED_RECORDS = 1 << 12
+STAGED_BYTES = 64 << 20  # 64 MiB
+
+# Rows on their way into another order: batches are joined now and then, because the columns of a
+# batch of some hundred rows, as they are made, take three times their bytes.
+JOINED_ROWS = 1 << 11
+SORTED_BYTES = 8 << 20  # 8 MiB: some 30,000 rows of texts
+SPOOLED_BYTES = 1 << 20  # 1 MiB: a unit of any size takes the same
+
+# Rows of a partition: 24 bytes each while sorted, some 200 if they are duplicates. Rows that wait
+# for a place in a file: some 2 MiB.
+LEAST_PARTITION_ROWS = 1 << 16
+MOST_PARTITION_ROWS = 1 << 22
+WAITING_ROWS = 1 << 16
+
+# Near duplicates of documents: keys of bands (all 21 bands of 3 million documents), shingles that a
+# thread verifies (some 100 MiB of temporary arrays), pairs with records of earlier generations.
+BAND_BYTES = 512 << 20  # 512 MiB
+VERIFIED_SHINGLES = 1 << 21
+ACROSS_PAIRS = 1 << 13
+
+# Near duplicates of images: rows whose 70 probes are looked up (some 2 MiB a temporary array),
+# entries that are compared (some 50 MiB), pairs whose thumbnails are fetched (18 MiB), thumbnails
+# that are hashed.
+PROBED_ROWS = 1 << 12
+COMPARED_ENTRIES = 1 << 20
+FETCHED_PAIRS = 1 << 13
+HASHED_THUMBNAILS = 1 << 14
+
+# Merging and sharding: payload, and rows of the sidecars. Examples that are built together.
+BLOCK_BYTES = 512 << 20  # 512 MiB
+BLOCK_ROW_BYTES = 256 << 20  # 256 MiB
+EXAMPLE_BYTES = 4 << 20  # 4 MiB
+
+# Commit: rows of a column that is summarized. Compaction: frames that are copied, per thread.
+SUMMARIZED_ROWS = 1 << 16
+COPIED_FRAME_BYTES = 2 << 20  # 2 MiB
