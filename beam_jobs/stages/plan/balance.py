@@ -6,13 +6,16 @@ reading, and a larger target repeats the same records and more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.labels import label_numbers
+from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array, mix
@@ -20,29 +23,56 @@ from shard_format.keys import UInt64Array, mix
 _BALANCE_STREAM = np.uint64(0x42414C414E4345)  # "BALANCE"
 
 
-class Repeats(NamedTuple):
-    """Records of the training split that occur more than once.
+class Balance(NamedTuple):
+    """How often records of the training split occur, by their class and the hash of their id.
 
     Attributes:
-        records: [n] int64, numbers of records, ascending.
-        extra: [n] int64, number of additional copies of each, at least 1.
+        split: Number of the training split.
+        class_names: Names of the classes of the label.
+        often: [classes] int64, how often each record of a class occurs at least; 0 is left out.
+        below: [classes] uint64; records whose hash is below it occur once more.
+        counts: [classes] int64, number of records of each before.
+        size: Records of each class after, but for empty ones.
     """
 
-    records: IntArray
-    extra: IntArray
+    split: int
+    class_names: list[str]
+    often: IntArray
+    below: UInt64Array
+    counts: IntArray
+    size: int
+
+    def occurrences(self, table: pa.Table, split_of: npt.NDArray[np.int8]) -> IntArray:
+        """[rows] int64 of a unit: how often each record occurs; 1 in other splits, or unlabelled.
+
+        Args:
+            table: The unit's sidecar.
+            split_of: [rows] the split of each.
+        """
+        rows, labels, hashes = _labelled(table, split_of, self.split, self.class_names)
+        times = np.ones(len(table), np.int64)
+        times[rows] = self.often[labels] + (hashes < self.below[labels])
+        return times
 
     @property
-    def total(self) -> int:
-        """Total number of copies."""
-        return int(self.extra.sum())
+    def copies(self) -> int:
+        """Total number of copies; 0 where records are left out."""
+        return max(0, self._change)
 
+    @property
+    def left_out(self) -> int:
+        """Total number of records that are left out."""
+        return max(0, -self._change)
 
-NO_REPEATS = Repeats(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    @property
+    def _change(self) -> int:
+        present = self.counts[self.counts > 0]
+        return int(self.size * len(present) - present.sum())
 
 
 def balance(
     mode: str, assignment: Assignment, sidecars: Sidecars, class_names: list[str]
-) -> tuple[Repeats, int]:
+) -> Balance | None:
     """Makes the classes of the training split equal in size.
 
     Args:
@@ -53,97 +83,77 @@ def balance(
         class_names: Names of the classes of the label.
 
     Returns:
-        What is repeated, and how many records are left out.
+        How often records occur; None if there is no labelled one.
     """
-    records, labels, hashes = _training(assignment, sidecars, class_names)
-    if not len(records):
-        return NO_REPEATS, 0
-    if mode == "undersample":
-        order, rank, counts = _ranked(labels, hashes, len(class_names))
-        out = records[order][rank >= counts[counts > 0].min()]
-        assignment.split_of[out] = LEFT_OUT
-        return NO_REPEATS, len(out)
-    extra = extra_copies(labels, hashes, len(class_names))
-    repeated = np.flatnonzero(extra)
-    return Repeats(records[repeated], extra[repeated]), 0
+    split, classes = assignment.training, len(class_names)
+    hashes = Quantiles(_bits(sidecars.records, classes), classes)
 
+    def training() -> Iterator[tuple[UInt64Array, IntArray]]:
+        for unit, table in sidecars:
+            _, labels, own = _labelled(table, assignment.unit(unit), split, class_names)
+            yield own, labels
 
-def extra_copies(labels: IntArray, hashes: UInt64Array, classes: int) -> IntArray:
-    """[n] int64: how many copies of each record make all classes as large as the largest.
-
-    Args:
-        labels: [n] int64, the class of each record, in [0, classes).
-        hashes: [n] uint64, see `balance_hashes`.
-        classes: How many there are.
-    """
-    order, rank, counts = _ranked(labels, hashes, classes)
-    size, target = counts[labels[order]], int(counts.max())
-    extra = np.zeros(len(labels), np.int64)
-    extra[order] = target // size + (rank < target % size) - 1
-    return extra
-
-
-def balance_hashes(id_hashes: UInt64Array) -> UInt64Array:
-    """What decides which records of a class are repeated or left out first."""
-    return mix(id_hashes ^ _BALANCE_STREAM)
-
-
-def _ranked(
-    labels: IntArray, hashes: UInt64Array, classes: int
-) -> tuple[IntArray, IntArray, IntArray]:
-    """The order of records by class, then by hash; the rank of each in its class; class counts."""
+    for own, labels in training():
+        hashes.count(own, labels)
+    counts = hashes.counts
+    present = np.flatnonzero(counts)
+    if not len(present):
+        return None
+    size = int(counts.max() if mode == "oversample" else counts[present].min())
+    often, more = np.zeros((2, classes), np.int64)
+    often[present], more[present] = np.divmod(size, counts[present])
     # A tie of two 64-bit hashes at the boundary of what is taken happens once in 10**12 builds of a
     # million records.
-    order = np.lexsort((hashes, labels))
-    counts = np.bincount(labels, minlength=classes)
-    begins = np.cumsum(counts) - counts
-    return order, np.arange(len(order)) - begins[labels[order]], counts
+    hashes.choose([np.array([count] if count else [], np.int64) for count in more.tolist()])
+    for own, labels in training():
+        hashes.collect(own, labels)
+    below = np.array([key[0] if len(key) else 0 for key in hashes.keys()], np.uint64)
+    found = Balance(split, class_names, often, below, counts, size)
+    if found.left_out:
+        for unit, table in sidecars.without_progress():
+            split_of = assignment.unit(unit)
+            split_of[found.occurrences(table, split_of) == 0] = LEFT_OUT
+    return found
 
 
-def balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
-    """What was repeated or left out."""
-    if undersampled:
-        return [f"--balance undersample left {undersampled:,} training records out"]
-    if repeats.total:
-        most = int(repeats.extra.max()) + 1
-        return [
-            f"--balance oversample added {repeats.total:,} copies; a record occurs up to {most:,} "
-            "times"
-        ]
-    return []
+def _bits(records: int, classes: int) -> int:
+    """Leading bits to count hashes by, so that there is one bin for some records of the corpus."""
+    return max(4, histogram_bits(records) - classes.bit_length())
 
 
-def generation_note(
-    class_names: list[str], assignment: Assignment, sidecars: Sidecars
-) -> list[str]:
-    """Of an appended generation: that classes without a new record fall behind the others."""
-    labels = _training(assignment, sidecars, class_names)[1]
-    counts = np.bincount(labels, minlength=len(class_names))
-    lacking = int((counts == 0).sum())
-    if not counts.max(initial=0) or not lacking:
-        return []
-    return [
-        f"--balance oversample makes the classes of this generation equal; {lacking} of "
-        f"{len(counts)} classes have no new training record, and fall {counts.max():,} records "
-        "behind until the set is built again"
-    ]
-
-
-def _training(
-    assignment: Assignment, sidecars: Sidecars, class_names: list[str]
+def _labelled(
+    table: pa.Table, split_of: npt.NDArray[np.int8], split: int, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
-    """(number, class, hash) of every labelled record of the training split."""
-    # An empty part first: a corpus without records has no other one to concatenate.
-    records: list[IntArray] = [np.zeros(0, np.int64)]
-    labels: list[IntArray] = [np.zeros(0, np.int64)]
-    hashes: list[UInt64Array] = [np.zeros(0, np.uint64)]
-    for unit, table, split_of in assignment.units(sidecars):
-        label = label_numbers(table["label"], class_names)
-        inside = np.flatnonzero((split_of == assignment.training) & (label >= 0))
-        records.append(inside + sidecars.begins[unit])
-        labels.append(label[inside])
-        hashes.append(balance_hashes(uint64(table["id_hash"])[inside]))
-    return np.concatenate(records), np.concatenate(labels), np.concatenate(hashes)
+    """(row, class, hash) of every labelled record of a split in a unit.
+
+    The hash decides which records of a class are repeated or left out first.
+    """
+    labels = label_numbers(table["label"], class_names)
+    rows = np.flatnonzero((split_of == split) & (labels >= 0))
+    return rows, labels[rows], mix(uint64(table["id_hash"])[rows] ^ _BALANCE_STREAM)
+
+
+def balance_notes(balance: Balance | None, *, appended: bool) -> list[str]:
+    """What was repeated or left out; of a generation, that classes may fall behind."""
+    if balance is None:
+        return []
+    notes = []
+    if balance.left_out:
+        notes.append(f"--balance undersample left {balance.left_out:,} training records out")
+    if balance.copies:
+        often = balance.often + (balance.below > 0)
+        notes.append(
+            f"--balance oversample added {balance.copies:,} copies; a record occurs up to "
+            f"{int(often.max()):,} times"
+        )
+    lacking = int((balance.counts == 0).sum())
+    if appended and lacking:
+        notes.append(
+            f"--balance oversample makes the classes of this generation equal; {lacking} of "
+            f"{len(balance.counts)} classes have no new training record, and fall "
+            f"{balance.size:,} records behind until the set is built again"
+        )
+    return notes
 
 
 def copy_keys(keys: UInt64Array, copy: IntArray) -> UInt64Array:

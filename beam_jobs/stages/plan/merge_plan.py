@@ -15,19 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray, uint64
-from beam_jobs.stages.plan.balance import Repeats
+from beam_jobs.columns import IntArray
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, MergeWork, part_of
 from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging.recipes import ShardSpec, recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
-from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_marker, write_marker
 from foundation import storage
 from shard_format import InputError, naming
+from shard_format.keys import UInt64Array
 
 MERGE_PLAN = "merge.json"
 
@@ -108,7 +108,7 @@ class MergePlan(NamedTuple):
 def merge_work(state: PlanState) -> MergeWork:
     """How much there is to merge. A copy has rows like its record's."""
     sidecars = state.sidecars
-    records = sum(split.keys.records for split in state.splits)
+    records = sum(split.records for split in state.splits)
     row_bytes = sum(table.nbytes for _, table in sidecars)
     return MergeWork(
         len(sidecars.keys),
@@ -139,9 +139,8 @@ def write_merge_plan(state: PlanState, levels: Sequence[Level], salt: bytes) -> 
         parts = []
         for unit, table in itertools.islice(units, last - first):
             split_of = state.assignment.unit(unit)
-            row, key, destination = destinations.of(
-                unit, uint64(table["key"]), split_of, sidecars, state.repeats
-            )
+            row, key = kept_rows(table, split_of, state.balance)
+            destination = destinations.of(split_of[row], key)
             np.add.at(counts, destination, 1)
             parts.append(
                 {
@@ -232,7 +231,7 @@ class _Destinations:
     """From the split and the key of a record to the number of its shard over all splits."""
 
     def __init__(self, splits: Sequence[SplitKeys], num_shards: Mapping[str, int]) -> None:
-        self._begins = [split.keys.keys() for split in splits]
+        self._begins = [split.begins() for split in splits]
         self.shards = [
             (split.name, shard) for split in splits for shard in range(num_shards[split.name])
         ]
@@ -240,23 +239,14 @@ class _Destinations:
         self._first = np.cumsum([0, *counts])[:-1]
         self.total = len(self.shards)
 
-    def of(
-        self,
-        unit: int,
-        keys: Any,
-        split_of: Any,
-        sidecars: Sidecars,
-        repeats: Repeats,
-    ) -> tuple[IntArray, Any, IntArray]:
-        """(row, key, destination) of the kept records of a unit and of their copies."""
-        row, key = kept_rows(unit, keys, split_of, sidecars, repeats)
-        split = split_of[row]
-        destination = np.zeros(len(row), np.int64)
+    def of(self, split: npt.NDArray[np.int8], key: UInt64Array) -> IntArray:
+        """[n] int64, the destination of each record."""
+        destination = np.zeros(len(key), np.int64)
         for number, begins in enumerate(self._begins):
             inside = split == number
             shard = np.searchsorted(begins, key[inside], side="right")
             destination[inside] = self._first[number] + shard
-        return row, key, destination
+        return destination
 
 
 _Runs = Mapping[tuple[int, int], MergedRun]

@@ -2,8 +2,8 @@
 
 The result is a recipe for every shard: (unit, row) of its records in final order. No payload is
 read, and there is never one Python object per record. Memory is 36 bytes per record of the corpus
-and 2.2 kB per unit, measured (docs/memory.md); near duplicates, --duplicates keep, --stratify and
---balance take tens of bytes more per record each. Time is linear.
+and 2.2 kB per unit, measured (docs/memory.md); near duplicates, --duplicates keep and --stratify
+take tens of bytes more per record each. Time is linear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.columns import IntArray, int64
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -27,7 +27,7 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
-from beam_jobs.stages.plan.balance import balance, balance_notes, generation_note
+from beam_jobs.stages.plan.balance import balance, balance_notes
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings
 from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import (
@@ -35,15 +35,10 @@ from beam_jobs.stages.plan.find_duplicates import (
     find_duplicates,
     write_clusters,
 )
-from beam_jobs.stages.plan.key_order import (
-    Quantiles,
-    SplitKeys,
-    copies_of,
-    histogram_bits,
-    sorted_partitions,
-)
+from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows, sorted_partitions
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
+from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
 from beam_jobs.stages.plan.splits import (
     Identity,
     by_corpus,
@@ -188,23 +183,22 @@ def _balance(state: PlanState) -> None:
     options, assignment, sidecars = state.context.options, state.assignment, state.sidecars
     if options.balance == "none" or not _trains(assignment, options):
         return
-    main = state.class_names["label"]
-    state.repeats, undersampled = balance(options.balance, assignment, sidecars, main)
-    state.filtered["undersampled"] = undersampled
-    state.notes += balance_notes(state.repeats, undersampled)
-    state.notes += generation_note(main, assignment, sidecars) if options.base else []
+    state.balance = balance(options.balance, assignment, sidecars, state.class_names["label"])
+    if state.balance is not None:
+        state.filtered["undersampled"] = state.balance.left_out
+    state.notes += balance_notes(state.balance, appended=bool(options.base))
 
 
 def _cut_shards(state: PlanState) -> None:
     """Counts the keys and bytes of every split, and chooses where its shards begin."""
-    bits = histogram_bits(state.sidecars.records + state.repeats.total)
+    bits = histogram_bits(state.sidecars.records + state.copies)
     splits = state.splits = [SplitKeys(name, Quantiles(bits)) for name in state.assignment.names]
     for number, keys, lengths in _keys_by_split(state):
         splits[number].keys.count(keys)
         splits[number].bytes += int(lengths.sum())
     for split in splits:
         state.num_shards[split.name] = _num_shards(split, state.context.options, state.notes)
-        split.keys.choose(state.num_shards[split.name])
+        split.cut(state.num_shards[split.name])
     for number, keys, _ in _keys_by_split(state):
         splits[number].keys.collect(keys)
 
@@ -226,7 +220,7 @@ def _write_plan(state: PlanState) -> Plan:
         excluded=excluded.staged,
         excluded_refused=excluded.refused,
         excluded_filtered=excluded.filtered,
-        repeated=state.repeats.total,
+        repeated=state.copies,
         counted=_count_kept(assignment, state.sidecars, record_type),
         notes=[
             *conflict_notes(clusters, options),
@@ -248,7 +242,7 @@ def _write_recipes(state: PlanState, merging: Merging, salt: bytes) -> list[Shar
     workspace = state.context.workspace
     work = merge_work(state) if merging.max_levels else None
     levels = choose_levels(work, merging) if work else ()
-    records = sum(split.keys.records for split in state.splits)
+    records = sum(split.records for split in state.splits)
     if levels:
         report(workspace.progress, "merge", total=records * len(levels))
     report(workspace.progress, "shard", total=records)
@@ -264,8 +258,8 @@ def _write_recipes(state: PlanState, merging: Merging, salt: bytes) -> list[Shar
         salt,
         state.recipe_columns,
     )
-    begins = [split.keys.keys() for split in state.splits]
-    job = (state.sidecars, state.assignment, state.repeats, state.splits, state.partition_rows)
+    begins = [split.begins() for split in state.splits]
+    job = (state.sidecars, state.assignment, state.balance, state.splits, state.partition_rows)
     for rows in sorted_partitions(*job):
         for number, split in enumerate(state.splits):
             inside = rows.split == number
@@ -310,7 +304,7 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordTyp
         + (options.dedup != "off")
         + splits_are_given(options.split)
         + record_type.planning_passes
-        + (options.balance != "none")
+        + 2 * (options.balance != "none")
         + bool(record_type.ledger_columns)
     )
     return sidecars.records * passes
@@ -379,17 +373,15 @@ def _count_kept(
 def _keys_by_split(state: PlanState) -> Iterator[tuple[int, UInt64Array, IntArray]]:
     """(split, keys, lengths) of the records and their copies, for every unit and split."""
     for unit, table, split_of in state.assignment.units(state.sidecars):
-        keys, lengths = uint64(table["key"]), int64(table["length"])
-        copied, copy_keys = copies_of(unit, keys, state.sidecars, state.repeats)
-        rows = np.concatenate((np.arange(len(keys)), copied))
-        keys = np.concatenate((keys, copy_keys))
+        rows, keys = kept_rows(table, state.assignment.unit(unit), state.balance)
+        lengths = int64(table["length"])
         for number in range(len(state.assignment.names)):
             inside = split_of[rows] == number
             yield number, keys[inside], lengths[rows[inside]]
 
 
 def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) -> int:
-    records = split.keys.records
+    records = split.records
     if not records:
         return 0  # `empty_split_warnings` says why
     if options.num_shards is None or options.base:

@@ -13,7 +13,7 @@ from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import PlannedChanges
 from beam_jobs.stages.plan.appending import Earlier
-from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats
+from beam_jobs.stages.plan.balance import Balance
 from beam_jobs.stages.plan.excluded import Excluded
 from beam_jobs.stages.plan.key_order import SplitKeys
 from beam_jobs.staging.assignment import Assignment
@@ -36,7 +36,7 @@ class PlanState:
         class_names: Names of the classes by label feature.
         changes: Changes that the record type planned once splits were known, if any.
         filtered: Number of records left out by a rule of planning, by reason.
-        repeats: Records of the training split that occur more than once.
+        balance: How often records of the training split occur; None for once.
         splits: Keys and sizes of the splits, in the order they are written.
         num_shards: Number of shards of every split.
         notes: Notes for the user.
@@ -53,10 +53,15 @@ class PlanState:
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     changes: PlannedChanges | None = None
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
-    repeats: Repeats = NO_REPEATS
+    balance: Balance | None = None
     splits: list[SplitKeys] = dataclasses.field(default_factory=list)
     num_shards: dict[str, int] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def copies(self) -> int:
+        """Number of copies of records of the training split."""
+        return self.balance.copies if self.balance is not None else 0
 
     def recipe_columns(self, units: IntArray, rows: IntArray) -> Mapping[str, pa.Array]:
         """The columns of a recipe that the record type planned, for rows of units."""

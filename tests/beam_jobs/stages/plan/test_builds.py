@@ -12,7 +12,8 @@ from PIL import Image
 
 from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
-from beam_jobs.stages.plan.key_order import Quantiles, histogram_bits
+from beam_jobs.stages.plan.key_order import SplitKeys
+from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
 from beam_jobs.staging.reordering import rows_of_partition
 from shard_format import open_index
 
@@ -24,19 +25,44 @@ clustered = st.integers(0, 50).map(lambda n: n << 57)  # many in few bins
 def test_shards_differ_by_at_most_one_record(keys, num_shards, bits):
     keys = np.array(keys, np.uint64)
     num_shards = min(num_shards, len(keys))
-    quantiles = Quantiles(bits)
+    split = SplitKeys("train", Quantiles(bits))
     pieces = np.array_split(keys, 3)
     for piece in pieces:
-        quantiles.count(piece)
-    quantiles.choose(num_shards)
+        split.keys.count(piece)
+    split.cut(num_shards)
     for piece in pieces:
-        quantiles.collect(piece)
-    shard_of = np.searchsorted(quantiles.keys(), keys, side="right")
+        split.keys.collect(piece)
+    shard_of = np.searchsorted(split.begins(), keys, side="right")
     counts = np.bincount(shard_of, minlength=num_shards)
     if len(keys):
         assert len(counts) == num_shards
         assert counts.max() - counts.min() <= 1
         assert counts.min() >= 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), uint64 | clustered), unique=True, min_size=1),
+    st.sampled_from([4, 8]),
+    st.data(),
+)
+def test_keys_of_any_ranks_of_any_groups(pairs, bits, data):
+    groups, keys = np.array(pairs, np.uint64).T
+    groups = groups.astype(np.int64)
+    expected = [np.sort(keys[groups == group]) for group in range(3)]
+    ranks = [
+        np.array(data.draw(st.lists(st.integers(0, max(0, len(one) - 1)), max_size=4 * len(one))))
+        for one in expected
+    ]
+    ranks = [one.astype(np.int64) for one in ranks]
+    quantiles = Quantiles(bits, 3)
+    for piece in np.array_split(np.arange(len(keys)), 2):
+        quantiles.count(keys[piece], groups[piece])
+    assert quantiles.counts.tolist() == [len(one) for one in expected]
+    quantiles.choose(ranks)
+    for piece in np.array_split(np.arange(len(keys)), 2):
+        quantiles.collect(keys[piece], groups[piece])
+    for found, one, wanted in zip(quantiles.keys(), expected, ranks, strict=True):
+        assert found.tolist() == one[wanted].tolist()
 
 
 @pytest.mark.parametrize("records", [1, 10**6, (1 << 24) + 1, 2 * 10**7, 10**9, 10**11])

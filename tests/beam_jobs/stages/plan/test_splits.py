@@ -13,7 +13,7 @@ from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
-from beam_jobs.stages.plan.balance import NO_REPEATS, balance, class_weights
+from beam_jobs.stages.plan.balance import balance, class_weights
 from shard_format import InputError
 from tests.fixtures.proofs import examples
 
@@ -143,11 +143,13 @@ def _split_by_fraction(sidecars, assignment, labels, units):
 @given(UNBALANCED, st.integers(1, 3))
 def test_oversampling_is_exact(sidecars, assignment, labels, units):
     of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
-    repeats, left_out = balance("oversample", assigned, of, sorted(set(labels)))
-    assert left_out == 0
+    found = balance("oversample", assigned, of, sorted(set(labels)))
     extra = np.zeros(of.records, np.int64)
-    extra[repeats.records] = repeats.extra
-    assert (assigned.split_of[repeats.records] == 0).all()
+    if found is not None:
+        times = [found.occurrences(table, assigned.unit(unit)) for unit, table in of]
+        extra = np.concatenate(times) - 1
+        assert found.left_out == 0 and found.copies == extra.sum()
+    assert (assigned.split_of[extra > 0] == 0).all()
     counts = collections.Counter()
     for number in np.flatnonzero(assigned.split_of == 0).tolist():
         counts[label_of[number]] += 1 + int(extra[number])
@@ -162,11 +164,11 @@ def test_oversampling_is_exact(sidecars, assignment, labels, units):
 def test_undersampling_is_exact(sidecars, assignment, labels, units):
     of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
     before = assigned.split_of.copy()
-    repeats, left_out = balance("undersample", assigned, of, sorted(set(labels)))
-    assert repeats is NO_REPEATS
+    found = balance("undersample", assigned, of, sorted(set(labels)))
+    assert found is None or found.copies == 0
     counts = collections.Counter(label_of[assigned.split_of == 0].tolist())
     assert len(set(counts.values())) <= 1
-    assert (before != assigned.split_of).sum() == left_out
+    assert (before != assigned.split_of).sum() == (found.left_out if found is not None else 0)
     assert (assigned.split_of[before == 1] == 1).all()  # the other split is left alone
 
 
