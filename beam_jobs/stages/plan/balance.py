@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.labels import label_numbers
-from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
+from beam_jobs.stages.plan.quantiles import Quantiles, class_bits
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array, mix
@@ -86,7 +86,7 @@ def balance(
         How often records occur; None if there is no labelled one.
     """
     split, classes = assignment.training, len(class_names)
-    hashes = Quantiles(_bits(sidecars.records, classes), classes)
+    hashes = Quantiles(class_bits(sidecars.records, classes), classes)
 
     def training() -> Iterator[tuple[UInt64Array, IntArray]]:
         for unit, table in sidecars:
@@ -114,11 +114,6 @@ def balance(
             split_of = assignment.unit(unit)
             split_of[found.occurrences(table, split_of) == 0] = LEFT_OUT
     return found
-
-
-def _bits(records: int, classes: int) -> int:
-    """Leading bits to count hashes by, so that there is one bin for some records of the corpus."""
-    return max(4, histogram_bits(records) - classes.bit_length())
 
 
 def _labelled(

@@ -2,8 +2,8 @@
 
 The result is a recipe for every shard: (unit, row) of its records in final order. No payload is
 read, and there is never one Python object per record. Memory is 36 bytes per record of the corpus
-and 2.2 kB per unit, measured (docs/memory.md); near duplicates, --duplicates keep and --stratify
-take tens of bytes more per record each. Time is linear.
+and 2.2 kB per unit, measured (docs/memory.md); near duplicates, --duplicates keep, and groups with
+--stratify take tens of bytes more per record each. Time is linear.
 """
 
 from __future__ import annotations
@@ -304,6 +304,7 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordTyp
         + (options.dedup != "off")
         + splits_are_given(options.split)
         + record_type.planning_passes
+        + 3 * options.stratify
         + 2 * (options.balance != "none")
         + bool(record_type.ledger_columns)
     )

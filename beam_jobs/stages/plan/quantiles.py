@@ -1,12 +1,13 @@
-"""Keys of chosen ranks, exactly and in bounded memory: of splits, of classes.
+"""Where chosen places are among keys, exactly and in bounded memory: in splits, in classes.
 
 A first pass over the keys counts them by their leading bits; a second collects the keys of those
-bins that have a wanted rank. Never are all keys in memory at once.
+bins that have a wanted place. Never are all keys in memory at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,16 @@ def histogram_bits(records: int) -> int:
     return min(_MOST_BITS, max(_LEAST_BITS, (records // _KEYS_OF_BIN).bit_length()))
 
 
+def class_bits(records: int, classes: int) -> int:
+    """Leading bits to count by, for so many records in some classes: about as many bins in all."""
+    return max(4, histogram_bits(records) - classes.bit_length())
+
+
 class Quantiles:
-    """Finds the keys of some ranks in each of some groups.
+    """Finds the keys at some places in each of some groups.
+
+    In the order of a group, each key takes as much room as its weight; at a place is the first key
+    whose middle is there or behind. So with weights of 1, at place i is the key of rank i.
 
     Call `count` with all keys, then `choose`, then `collect` with all keys again, then `keys`.
 
@@ -35,56 +44,73 @@ class Quantiles:
         groups: How many groups there are.
 
     Attributes:
-        histogram: [groups, 2**bits] int64, number of keys in each bin.
+        histogram: [groups, 2**bits] int64, the weight of each bin.
     """
 
     def __init__(self, bits: int, groups: int = 1) -> None:
         self._bits = bits
         self.histogram: npt.NDArray[np.int64] = np.zeros((groups, 1 << bits), np.int64)
-        self._ranks: Sequence[IntArray] = ()
-        self._bins: Sequence[IntArray] = ()  # of the ranks
+        self._places: Sequence[npt.NDArray[Any]] = ()
+        self._bins: Sequence[IntArray] = ()  # of the places
         self._wanted = np.zeros(0, bool)
-        self._collected: list[tuple[IntArray, UInt64Array]] = []
+        self._collected: list[tuple[IntArray, UInt64Array, IntArray]] = []
 
     @property
     def counts(self) -> IntArray:
-        """[groups] int64, number of keys of each."""
+        """[groups] int64, the weight of each."""
         return self.histogram.sum(axis=1)
 
-    def count(self, keys: UInt64Array, groups: IntArray | int = 0) -> None:
-        """First pass: [n] keys, and the group of each or of all."""
-        np.add.at(self.histogram.reshape(-1), self._places(keys, groups), 1)
+    def count(
+        self, keys: UInt64Array, groups: IntArray | int = 0, weights: IntArray | int = 1
+    ) -> None:
+        """First pass: [n] keys; the group and the weight of each, or of all."""
+        np.add.at(self.histogram.reshape(-1), self._bins_of(keys, groups), weights)
 
-    def choose(self, ranks: Sequence[IntArray]) -> None:
-        """Sets the ranks to find in each group, each below the number of its keys."""
-        self._ranks = ranks
+    def choose(self, places: Sequence[npt.NDArray[Any]]) -> None:
+        """Sets the places to find in each group, at most the weight of the group."""
+        self._places = places
         ends = np.cumsum(self.histogram, axis=1)
-        self._bins = [np.searchsorted(*of, side="right") for of in zip(ends, ranks, strict=True)]
+        bins = [np.searchsorted(*of, side="right") for of in zip(ends, places, strict=True)]
+        self._bins = [np.minimum(one, self.histogram.shape[1] - 1) for one in bins]
         self._wanted = np.zeros(self.histogram.shape, bool)
-        for group, bins in enumerate(self._bins):
-            self._wanted[group, bins] = True
+        for group, wanted in enumerate(self._bins):
+            self._wanted[group, wanted] = True
 
-    def collect(self, keys: UInt64Array, groups: IntArray | int = 0) -> None:
+    def collect(
+        self, keys: UInt64Array, groups: IntArray | int = 0, weights: IntArray | int = 1
+    ) -> None:
         """Second pass."""
-        places = self._places(keys, groups)
-        inside = self._wanted.reshape(-1)[places]
-        self._collected.append((places[inside] >> self._bits, keys[inside]))
+        bins = self._bins_of(keys, groups)
+        inside = self._wanted.reshape(-1)[bins]
+        weighed = np.broadcast_to(np.asarray(weights, np.int64), keys.shape)[inside]
+        self._collected.append((bins[inside], keys[inside], weighed))
 
     def keys(self) -> list[UInt64Array]:
-        """By group: the key of each rank, of keys in ascending order."""
-        nothing = (np.zeros(0, np.int64), np.zeros(0, np.uint64))
-        groups, keys = map(np.concatenate, zip(nothing, *self._collected, strict=True))
-        order = np.lexsort((keys, groups))
-        begins = np.searchsorted(groups[order], np.arange(len(self._ranks)))
-        # Rank among the collected keys: those of bins that were not collected are skipped.
+        """By group: a key for each place, which those behind it have at least, and no others."""
+        nothing = (np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+        bins, keys, weights = map(np.concatenate, zip(nothing, *self._collected, strict=True))
+        order = np.lexsort((keys, bins >> self._bits))
+        bins, keys, weights = bins[order], keys[order], weights[order]
+        # The weight of bins that were not collected is before a key, too.
         skipped = np.cumsum(np.where(self._wanted, 0, self.histogram), axis=1)
-        return [
-            keys[order[begin + ranks - below[bins]]]
-            for begin, ranks, below, bins in zip(
-                begins, self._ranks, skipped, self._bins, strict=True
+        found = []
+        for group, (places, wanted) in enumerate(zip(self._places, self._bins, strict=True)):
+            own = slice(*np.searchsorted(bins, [group << self._bits, (group + 1) << self._bits]))
+            bin_of = bins[own] - (group << self._bits)
+            middles = np.cumsum(weights[own]) - weights[own] / 2 + skipped[group][bin_of]
+            at = np.searchsorted(middles, places)
+            inside = np.append(bin_of, -1)[at] == wanted
+            found.append(
+                np.where(inside, np.append(keys[own], np.uint64(0))[at], self._end(wanted))
             )
-        ]
+        return found
 
-    def _places(self, keys: UInt64Array, groups: IntArray | int) -> IntArray:
+    def _bins_of(self, keys: UInt64Array, groups: IntArray | int) -> IntArray:
         """[n] int64, the bin of each key among those of all groups."""
         return (keys >> np.uint64(64 - self._bits)).astype(np.int64) + (groups << self._bits)
+
+    def _end(self, bins: IntArray) -> UInt64Array:
+        """The first key behind each bin; of the last one the largest key."""
+        last = bins == self.histogram.shape[1] - 1
+        ends = (bins + 1).astype(np.uint64) << np.uint64(64 - self._bits)
+        return np.where(last, np.iinfo(np.uint64).max, ends)

@@ -7,16 +7,17 @@ later move no other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, int64, run_starts, uint64
+from beam_jobs.columns import BoolArray, IntArray, int64, run_starts, uint64
 from beam_jobs.dedup.clusters import Clusters, components
 from beam_jobs.stages.labels import label_numbers
+from beam_jobs.stages.plan.quantiles import Quantiles, class_bits
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import InputError, split_positions
@@ -42,6 +43,11 @@ class Identity:
         same = np.flatnonzero(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy())
         pairs = np.stack([nodes[same], nodes[same + 1]], axis=1)
         self._from, self._to = values, values[components(len(values), pairs)]
+
+    def is_joined(self, table: pa.Table) -> BoolArray:
+        """[n] bool, the rows of a sidecar that may have to stay with others."""
+        own = _own_identity(table)
+        return pc.is_valid(table["group"]).to_numpy() | np.isin(own, self._from)
 
     def __call__(self, table: pa.Table) -> UInt64Array:
         """[n] uint64 for the rows of a sidecar."""
@@ -147,40 +153,92 @@ def stratified(
     their most frequent class.
     """
     assignment.names = list(fractions)
-    identities: list[UInt64Array] = []
-    labels: list[IntArray] = []
-    for unit, table in sidecars:
-        inside = pa.array(assignment.unit(unit) != LEFT_OUT)
-        table = table.select(["id_hash", "group", "label"]).filter(inside)
-        identities.append(identity(table))
-        labels.append(label_numbers(table["label"], class_names))
-    if not identities:
-        return
-    chosen = _stratify(np.concatenate(identities), np.concatenate(labels), _thresholds(fractions))
-    inside = assignment.split_of != LEFT_OUT
-    assignment.split_of[inside] = chosen
+    components = _Components(assignment, sidecars, identity, class_names)
+    classes = 1 + len(class_names)  # the first is that of records without a label
+    quantiles = Quantiles(class_bits(sidecars.records, classes), classes)
+    for _, keys, labels, alone in components.units():
+        quantiles.count(keys[alone], labels[alone])
+    quantiles.count(components.keys, components.labels, components.sizes)
+    thresholds = _thresholds(fractions)
+    quantiles.choose([_places(thresholds, total) for total in quantiles.counts.tolist()])
+    for _, keys, labels, alone in components.units():
+        quantiles.collect(keys[alone], labels[alone])
+    quantiles.collect(components.keys, components.labels, components.sizes)
+    begins = np.stack(quantiles.keys())
+    for unit, keys, labels, _ in components.units():
+        split_of = assignment.unit(unit)
+        split_of[split_of != LEFT_OUT] = (begins[labels] <= keys[:, np.newaxis]).sum(axis=1)
 
 
-def _stratify(
-    identities: UInt64Array, labels: IntArray, thresholds: npt.NDArray[np.float64]
-) -> IntArray:
-    """[n] int64, the split of each record."""
-    values, component, sizes = np.unique(identities, return_inverse=True, return_counts=True)
-    # The class of a component: the most frequent one of its records, the lowest on a tie.
-    by_class = np.lexsort((labels, component))
-    starts = np.flatnonzero(run_starts(component[by_class], labels[by_class]))
-    counts = np.diff([*starts, len(by_class)])
-    owner, label = component[by_class][starts], labels[by_class][starts]
+class _Components:
+    """Records that must stay together, as one key and one label each; others are alone.
+
+    Attributes:
+        keys: [n] uint64, ascending; larger ones have larger positions.
+        labels: [n] int64, the most frequent class of each, the lowest on a tie; 0 is none.
+        sizes: [n] int64, number of records of each.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        sidecars: Sidecars,
+        identity: Identity,
+        class_names: list[str],
+    ) -> None:
+        self._assignment = assignment
+        self._sidecars = sidecars
+        self._identity = identity
+        self._class_names = class_names
+        keys, labels = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        for _, table, own in self._rows():
+            joined = identity.is_joined(table)
+            keys.append(own[joined])
+            labels.append(self._labels(table)[joined])
+        self.keys, self.labels, self.sizes = _majorities(
+            np.concatenate(keys), np.concatenate(labels)
+        )
+
+    def units(self) -> Iterator[tuple[int, UInt64Array, IntArray, BoolArray]]:
+        """(unit, keys, labels, alone) of the records of each unit that are in a split."""
+        for unit, table, keys in self._rows():
+            labels = self._labels(table)
+            alone = np.ones(len(keys), bool)
+            if len(self.keys):
+                at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+                alone = self.keys[at] != keys
+                labels = np.where(alone, labels, self.labels[at])
+            yield unit, keys, labels, alone
+
+    def _rows(self) -> Iterator[tuple[int, pa.Table, UInt64Array]]:
+        for unit, table in self._sidecars:
+            inside = pa.array(self._assignment.unit(unit) != LEFT_OUT)
+            table = table.select(["id_hash", "group", "label"]).filter(inside)
+            positions = split_positions(self._identity(table))
+            yield unit, table, (positions * 2.0**64).astype(np.uint64)
+
+    def _labels(self, table: pa.Table) -> IntArray:
+        return label_numbers(table["label"], self._class_names) + 1
+
+
+def _majorities(keys: UInt64Array, labels: IntArray) -> tuple[UInt64Array, IntArray, IntArray]:
+    """Every key once, its most frequent label, the lowest on a tie, and how often it occurs."""
+    values, component, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+    by_label = np.lexsort((labels, component))
+    starts = np.flatnonzero(run_starts(component[by_label], labels[by_label]))
+    counts = np.diff([*starts, len(by_label)])
+    owner, label = component[by_label][starts], labels[by_label][starts]
     best = np.lexsort((label, -counts, owner))
-    class_of = label[best][run_starts(owner[best])]
+    return values, label[best][run_starts(owner[best])], sizes
 
-    order = np.lexsort((values, split_positions(values), class_of))
-    ends = np.cumsum(sizes[order])
-    class_starts = np.flatnonzero(run_starts(class_of[order]))
-    before = np.concatenate(([0], ends))[class_starts]
-    lengths = np.diff([*class_starts, len(order)])
-    totals = np.add.reduceat(sizes[order], class_starts)
-    middle = ends - sizes[order] / 2 - np.repeat(before, lengths)
-    split = np.empty(len(values), np.int64)
-    split[order] = np.searchsorted(thresholds, middle / np.repeat(totals, lengths), side="right")
-    return split[component]
+
+def _places(thresholds: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.float64]:
+    """[splits - 1] the least middles whose share of a class is not below each threshold.
+
+    A middle is a multiple of one half. Shares are compared, since products are rounded otherwise.
+    """
+    halves = np.ceil(2 * thresholds * total)
+    if total:
+        halves -= (halves - 1) / 2 / total >= thresholds
+        halves += halves / 2 / total < thresholds
+    return halves / 2

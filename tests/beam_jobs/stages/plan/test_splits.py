@@ -14,7 +14,7 @@ from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
 from beam_jobs.stages.plan.balance import balance, class_weights
-from shard_format import InputError
+from shard_format import InputError, id_hash, split_positions
 from tests.fixtures.proofs import examples
 
 FIXTURES = settings(
@@ -53,6 +53,53 @@ def test_stratified_is_exact_to_one_record(sidecars, assignment, by_id, labels, 
     again = assignment(other)
     splits.stratified(again, other, splits.Identity(other, None), fractions, names)
     assert by_id(other, again) == split_of
+
+
+def _in_order(rows, fractions):
+    """The split of each row, the plain way: components in an order, class by class."""
+    components = collections.defaultdict(list)
+    for number, row in enumerate(rows):
+        text = f"group {row['group']}" if row["group"] else f"id {row['id']}"
+        components[text].append(number)
+    ordered = collections.defaultdict(list)
+    for numbers in components.values():
+        labels = collections.Counter(rows[number]["label"] or "" for number in numbers)
+        label = min(labels, key=lambda name: (-labels[name], name))
+        first = rows[numbers[0]]
+        hashed = id_hash(first["group"]) if first["group"] else id_hash(first["id"])
+        ordered[label].append((split_positions([hashed])[0], hashed, numbers))
+    thresholds = np.cumsum(list(fractions.values()))[:-1]
+    split_of = {}
+    for found in ordered.values():
+        total, before = sum(len(numbers) for *_, numbers in found), 0
+        for *_, numbers in sorted(found):
+            share = (before + len(numbers) / 2) / total
+            before += len(numbers)
+            for number in numbers:
+                split_of[rows[number]["id"]] = int((thresholds <= share).sum())
+    return split_of
+
+
+@FIXTURES
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c", None]), st.none() | st.integers(0, 9)),
+        min_size=1,
+        max_size=120,
+    ),
+    st.lists(st.integers(1, 9), min_size=2, max_size=5),
+    st.integers(1, 3),
+)
+def test_stratified_as_the_plain_way(sidecars, assignment, by_id, rows, parts, units):
+    fractions = {f"s{number}": part / sum(parts) for number, part in enumerate(parts)}
+    rows = [
+        {"id": f"r{number}", "label": label, "group": None if group is None else f"g{group}"}
+        for number, (label, group) in enumerate(rows)
+    ]
+    of = sidecars(rows, units)
+    assigned = assignment(of)
+    splits.stratified(assigned, of, splits.Identity(of, None), fractions, list("abc"))
+    assert by_id(of, assigned) == _in_order(rows, fractions)
 
 
 @FIXTURES
