@@ -7,6 +7,7 @@ neither on the seed nor on the order of reading. Memory grows with the number of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, first_of_run, int64, run_starts
 from beam_jobs.dedup.exact import NO_PAIRS, Pairs
-from beam_jobs.staging.sidecars import Sidecars
 
 # The kept record of a cluster across several given splits is in the first of these.
 _SPLIT_PRIORITY = ("test", "validation", "train")
@@ -113,13 +113,20 @@ class NearPairs(NamedTuple):
 NO_NEAR_PAIRS = NearPairs(NO_PAIRS, np.zeros(0, np.float32))
 
 
+# What is decided about members of a cluster.
+MEMBER_COLUMNS = {"record_id": pa.string(), "label": pa.string(), "split": pa.string()}
+
+# From numbers of records, ascending, to MEMBER_COLUMNS of each.
+Members = Callable[[IntArray], pa.Table]
+
+
 def find_clusters(
-    sidecars: Sidecars, exact: Pairs, near: NearPairs, *, keep_all: bool, drop_conflicts: bool
+    members_of: Members, exact: Pairs, near: NearPairs, *, keep_all: bool, drop_conflicts: bool
 ) -> Clusters:
     """Joins pairs to clusters and decides which records of each are kept.
 
     Args:
-        sidecars: All staged units.
+        members_of: Looks up the records of all pairs.
         exact: Pairs of exact duplicates.
         near: Pairs of near duplicates.
         keep_all: Keep every record; clusters then matter for splits only.
@@ -128,7 +135,7 @@ def find_clusters(
     records = np.unique(np.concatenate([exact.ravel(), near.pairs.ravel()]))
     roots = components(len(records), np.searchsorted(records, np.concatenate([exact, near.pairs])))
     of_exact = components(len(records), np.searchsorted(records, exact))
-    members = sidecars.take(records, ["record_id", "label", "split"])
+    members = members_of(records)
     order = _order(members, roots)
     roots, of_exact, records = roots[order], of_exact[order], records[order]
     members = members.take(pa.array(order))

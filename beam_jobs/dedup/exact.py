@@ -1,19 +1,20 @@
 """Exact duplicates: records with equal fingerprints.
 
-The fingerprint space is processed in partitions, so memory has a bound; the result grows with the
-number of duplicates, not with the corpus.
+The fingerprint space is processed in partitions, and what is repeated is sorted on disk, so memory
+has a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from beam_jobs.columns import IntArray, fixed_bytes, repeated, run_starts
-from beam_jobs.staging.reordering import rows_of_partition
+from beam_jobs.columns import IntArray, fixed_bytes, int64, repeated, run_starts, uint64
+from beam_jobs.staging.reordering import StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
 
 # [n, 2] int64: numbers of two equal records.
@@ -23,8 +24,14 @@ NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 # The first 64 bits of a fingerprint, and whose it is.
 _HEADS = np.dtype([("head", np.uint64), ("record", np.int64)])
 
+FINGERPRINT = pa.binary(16)
+
 # From numbers of records to [n, 16] uint8 that are equal for exact duplicates only.
 Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
+
+
+# The columns of `repeated_rows`, besides those that are asked for.
+_PLACE = (pa.field("head", pa.uint64()), pa.field("record", pa.int64()))
 
 
 def exact_pairs(
@@ -37,38 +44,66 @@ def exact_pairs(
         confirm: Decides where equal fingerprints do not suffice.
         rows: About how many are compared at a time; None for as many as suit the corpus.
     """
-    number = num_partitions(sidecars, rows)
-    return np.concatenate([NO_PAIRS, *exact_pairs_by_partition(sidecars, confirm, number)])
+    parts = repeated_rows(sidecars, {"fingerprint": FINGERPRINT}, rows)
+    return np.concatenate([NO_PAIRS, *(pairs_among(part, confirm) for part in parts)])
 
 
-def num_partitions(sidecars: Sidecars, rows: int | None = None) -> int:
-    """How many partitions of about so many rows there are; None for as many as suit the corpus."""
-    return -(-sidecars.records // (rows or rows_of_partition(sidecars.records)))
+def pairs_among(rows: pa.Table, confirm: Confirm | None) -> Pairs:
+    """The exact duplicates among rows of `repeated_rows`, as in `exact_pairs`."""
+    records, fingerprints = int64(rows["record"]), fixed_bytes(rows["fingerprint"], 16)
+    if confirm is not None:
+        records = np.unique(_equal(records, fingerprints))
+        fingerprints = confirm(records)
+    return _equal(records, fingerprints)
 
 
-def exact_pairs_by_partition(
-    sidecars: Sidecars, confirm: Confirm | None, number: int
-) -> Iterator[Pairs]:
-    """`exact_pairs`, in parts that have no record in common.
+def repeated_rows(
+    sidecars: Sidecars, columns: Mapping[str, pa.DataType], rows: int | None = None
+) -> Iterator[pa.Table]:
+    """Rows whose first 64 fingerprint bits occur more than once, all with the same bits together.
+
+    Every unit is opened twice, however large the corpus is: its fingerprints are partitioned, and
+    what is repeated is looked up in the order of records, and then sorted.
 
     Args:
         sidecars: All staged units.
-        confirm: See `exact_pairs`.
-        number: Number of partitions.
+        columns: Columns of a sidecar with their types; "record" is the number of the record.
+        rows: About how many are compared at a time; None for as many as suit the corpus.
     """
-    for records in _repeated(sidecars, number):
-        fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
-        if confirm is not None:
-            records = np.unique(_equal(records, fingerprints))
-            fingerprints = confirm(records)
-        yield _equal(records, fingerprints)
+    number = -(-sidecars.records // (rows or rows_of_partition(sidecars.records)))
+    schema = pa.schema([*_PLACE, *map(pa.field, columns, columns.values())])
+    with (
+        closing(sidecars.partitions(_HEADS, number)) as by_record,
+        closing(sidecars.sorter(schema, ("head", "record"))) as by_head,
+    ):
+        for repeats in _repeated(sidecars, number):
+            by_record.add(repeats["record"] * number // sidecars.records, repeats)
+        for repeats in by_record.take() if number else ():
+            if len(repeats):
+                repeats.sort(order="record")
+                table = sidecars.take(repeats["record"], list(columns))
+                for name in ("record", "head"):
+                    table = table.add_column(0, name, pa.array(repeats[name]))
+                by_head.append(table.cast(schema))
+        yield from _whole_runs(by_head.in_order())
 
 
-def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:
-    """Records whose first 64 fingerprint bits occur more than once, of each partition of these.
+def _whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Sorted tables, cut where the head changes."""
+    rest = None
+    for table in tables:
+        joined = table if rest is None else pa.concat_tables([rest, table])
+        heads = uint64(joined["head"])
+        last = int(np.searchsorted(heads, heads[-1]))
+        if last:
+            yield joined.slice(0, last)
+        rest = joined.slice(last)
+    if rest is not None:
+        yield rest
 
-    Few records remain, so the next steps may be slower.
-    """
+
+def _repeated(sidecars: Sidecars, number: int) -> Iterator[StructuredArray]:
+    """Rows of _HEADS whose head occurs more than once, of each partition of these."""
     with closing(sidecars.partitions(_HEADS, number)) as partitions:
         for unit, table in sidecars:
             rows = np.empty(len(table), _HEADS)
@@ -76,8 +111,8 @@ def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:
             rows["record"] = np.arange(sidecars.begins[unit], sidecars.begins[unit + 1])
             rows = rows[sidecars.included(unit)]
             partitions.add((rows["head"] % np.uint64(number)).astype(np.int64), rows)
-        for rows in partitions.take():
-            yield rows["record"][repeated(rows["head"])]
+        for rows in partitions.take() if number else ():
+            yield rows[repeated(rows["head"])]
 
 
 def _equal(records: IntArray, fingerprints: npt.NDArray[np.uint8]) -> Pairs:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
-from beam_jobs.staging.reordering import Partitions
+from beam_jobs.staging.reordering import Partitions, RowSorter
 from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
@@ -73,6 +73,10 @@ class Sidecars:
     def partitions(self, dtype: np.dtype[Any], number: int) -> Partitions:
         """Where rows of all units wait for their partition to be complete."""
         return Partitions(self._workspace.scratch_file(), dtype, number)
+
+    def sorter(self, schema: pa.Schema, by: Sequence[str]) -> RowSorter:
+        """Where rows of all units are brought into another order."""
+        return RowSorter(self._workspace.scratch_file(), schema, by)
 
     def without_progress(self) -> Sidecars:
         """The same, for passes that no progress bar counts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import BoolArray, IntArray, int64
 from beam_jobs.dedup.clusters import (
+    MEMBER_COLUMNS,
     NO_NEAR_PAIRS,
     Clusters,
     NearPairs,
@@ -186,7 +188,10 @@ def dedup_reduced(
         first = inside.copy()
         first[exact[:, 1]] = False
         pairs = near(sidecars, np.flatnonzero(first))
-    clusters = find_clusters(sidecars, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts)
+    members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
+    clusters = find_clusters(
+        members_of, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts
+    )
     assignment.split_of[clusters.dropped] = LEFT_OUT
     return clusters
 

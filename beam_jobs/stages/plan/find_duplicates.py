@@ -11,20 +11,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, int64
 from beam_jobs.dedup.clusters import (
     CLUSTER_ORDER,
     CLUSTER_SCHEMA,
+    MEMBER_COLUMNS,
     NO_NEAR_PAIRS,
     Clusters,
     components,
     find_clusters,
 )
 from beam_jobs.dedup.exact import (
+    FINGERPRINT,
     NO_PAIRS,
     exact_pairs,
-    exact_pairs_by_partition,
-    num_partitions,
+    pairs_among,
+    repeated_rows,
 )
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -48,25 +50,27 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     options, record_type, workspace = context.options, context.record_type, context.workspace
     join = partial(
         find_clusters,
-        sidecars,
         keep_all=options.duplicates == "keep",
         drop_conflicts=options.conflicts == "drop",
     )
     confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
-    number = num_partitions(sidecars, rows)
-    if options.dedup == "exact" and number > 1:
-        pairs = exact_pairs_by_partition(sidecars, confirm, number)
-        return _sorted_clusters((join(part, NO_NEAR_PAIRS) for part in pairs), workspace)
+    if options.dedup == "exact":
+        columns = {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}
+        parts = repeated_rows(sidecars, columns, rows)
+        found = (
+            join(partial(_rows_of, part), pairs_among(part, confirm), NO_NEAR_PAIRS)
+            for part in parts
+        )
+        return _sorted_clusters(found, workspace)
     exact, near = NO_PAIRS, NO_NEAR_PAIRS
-    if options.dedup != "off":
-        exact = exact_pairs(sidecars, confirm, rows)
     if options.dedup == "near" and sidecars.records:
+        exact = exact_pairs(sidecars, confirm, rows)
         # Of exact duplicates only the first record is compared.
         first = components(sidecars.records, exact) == np.arange(sidecars.records)
         if sidecars.excluded is not None:
             first &= ~sidecars.excluded
         near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
-    clusters = join(exact, near)
+    clusters = join(partial(sidecars.take, columns=list(MEMBER_COLUMNS)), exact, near)
     write_clusters(workspace, clusters.members.schema, [clusters.members])
     return clusters
 
@@ -92,6 +96,13 @@ def _sorted_clusters(parts: Iterable[Clusters], workspace: Workspace) -> Cluster
             rows.append(part.members)
         write_clusters(workspace, CLUSTER_SCHEMA, rows.in_order())
     return Clusters(read_table(workspace.clusters), dropped, conflicts, lost)
+
+
+def _rows_of(part: pa.Table, records: IntArray) -> pa.Table:
+    """Rows of some records, which are all in a part of `repeated_rows`."""
+    numbers = int64(part["record"])
+    order = np.argsort(numbers)
+    return part.take(pa.array(order[np.searchsorted(numbers[order], records)]))
 
 
 def _confirm(

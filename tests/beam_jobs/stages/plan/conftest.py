@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs.staging.assignment import Assignment
-from beam_jobs.staging.reordering import Partitions
+from beam_jobs.staging.reordering import Partitions, RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
 
@@ -28,6 +28,9 @@ class InMemory(Sidecars):
 
     def partitions(self, dtype, number):
         return Partitions(Path(tempfile.mkdtemp()), dtype, number)
+
+    def sorter(self, schema, by):
+        return RowSorter(Path(tempfile.mkdtemp()) / "rows", schema, by)
 
 
 def _column(rows, name, kind):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, find_clusters
+from beam_jobs.dedup.clusters import MEMBER_COLUMNS, NO_NEAR_PAIRS, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
@@ -134,7 +135,11 @@ def test_clusters_that_are_kept_are_on_one_side_and_tie_their_groups(sidecars, a
         rows.append({"id": f"b{chain}", "group": None, "fingerprint": f"c{chain}"})
     of = sidecars(rows, 4)
     clusters = find_clusters(
-        of, exact_pairs(of), NO_NEAR_PAIRS, keep_all=True, drop_conflicts=False
+        partial(of.take, columns=list(MEMBER_COLUMNS)),
+        exact_pairs(of),
+        NO_NEAR_PAIRS,
+        keep_all=True,
+        drop_conflicts=False,
     )
     assigned = assignment(of)
     splits.by_fraction(assigned, of, splits.Identity(of, clusters), {"train": 0.5, "test": 0.5})
