@@ -19,6 +19,9 @@ JOINED_ROWS = 1 << 11
 SORTED_BYTES = 8 << 20  # 8 MiB: some 30,000 rows of texts
 SPOOLED_BYTES = 1 << 20  # 1 MiB: a unit of any size takes the same
 
+# Planning: rows of a sidecar that are looked at together. A unit of tiny documents has a million.
+PLANNED_ROWS = 1 << 16
+
 # Rows of a partition: 24 bytes each while sorted, some 200 if they are duplicates. Rows that wait
 # for a place in a file: some 2 MiB.
 LEAST_PARTITION_ROWS = 1 << 16

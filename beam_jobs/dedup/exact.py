@@ -105,11 +105,11 @@ def _whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _repeated(sidecars: Sidecars, number: int) -> Iterator[StructuredArray]:
     """Rows of _HEADS whose head occurs more than once, of each partition of these."""
     with closing(sidecars.partitions(_HEADS, number)) as partitions:
-        for unit, table in sidecars:
+        for begin, table in sidecars:
             rows = np.empty(len(table), _HEADS)
             rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
-            rows["record"] = np.arange(sidecars.begins[unit], sidecars.begins[unit + 1])
-            rows = rows[sidecars.included(unit)]
+            rows["record"] = np.arange(begin, begin + len(table))
+            rows = rows[sidecars.included(begin, table)]
             partitions.add((rows["head"] % np.uint64(number)).astype(np.int64), rows)
         for rows in partitions.take() if number else ():
             yield rows[repeated(rows["head"])]

@@ -30,7 +30,6 @@ class Assignment:
     """
 
     def __init__(self, path: Path, sidecars: Sidecars) -> None:
-        self._begins = sidecars.begins
         self.names: list[str] = []
         self.split_of: npt.NDArray[np.int8] = (
             np.lib.format.open_memmap(path, "w+", np.int8, (sidecars.records,))
@@ -38,14 +37,9 @@ class Assignment:
             else np.zeros(0, np.int8)
         )
 
-    def unit(self, unit: int) -> npt.NDArray[np.int8]:
-        """[rows] int8 of one unit: a writable view."""
-        return self.split_of[self._begins[unit] : self._begins[unit + 1]]
-
-    def units(self, sidecars: Sidecars) -> Iterator[tuple[int, pa.Table, IntArray]]:
-        """(unit, its sidecar, [rows] int64 split of each row) of every unit."""
-        for unit, table in sidecars:
-            yield unit, table, self.unit(unit).astype(np.int64)
+    def of(self, begin: int, table: pa.Table) -> npt.NDArray[np.int8]:
+        """[rows] int8 of a part of the sidecars: a writable view."""
+        return self.split_of[begin : begin + len(table)]
 
     def counts(self) -> IntArray:
         """[splits] int64, number of records of each split."""
@@ -130,8 +124,9 @@ class TrainingSample:
         return rows.slice(0, int(np.searchsorted(ends, size)) + 1).combine_chunks()
 
     def _training(self) -> Iterator[tuple[int, pa.Table]]:
-        for unit, table, split_of in self._assignment.units(self._sidecars):
-            inside = pa.array(split_of == self._assignment.training)
+        for begin, table in self._sidecars:
+            inside = pa.array(self._assignment.of(begin, table) == self._assignment.training)
+            unit, _ = self._sidecars.place_of(begin)
             yield unit, table.select(list(_COLUMNS)).filter(inside)
 
 

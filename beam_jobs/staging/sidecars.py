@@ -1,4 +1,4 @@
-"""Columns of all staged units, one unit in memory at a time."""
+"""Columns of all staged units, some rows of one unit in memory at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs import bounds
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.reordering import Partitions, RowSorter
@@ -94,15 +95,15 @@ class Sidecars:
         same._edit = edit
         return same
 
-    def included(self, unit: int) -> BoolArray:
-        """Which rows of a unit are to be planned."""
-        begin, end = self.begins[unit : unit + 2].tolist()
-        return np.ones(end - begin, bool) if self.excluded is None else ~self.excluded[begin:end]
+    def included(self, begin: int, table: pa.Table) -> BoolArray:
+        """Which rows of a part are to be planned."""
+        rows = slice(begin, begin + len(table))
+        return np.ones(len(table), bool) if self.excluded is None else ~self.excluded[rows]
 
-    def rows_of(self, unit: int, records: IntArray) -> tuple[slice, IntArray]:
-        """Which of some records, ascending, are in a unit, and their rows in its sidecar."""
-        first, last = np.searchsorted(records, self.begins[unit : unit + 2]).tolist()
-        return slice(first, last), records[first:last] - self.begins[unit]
+    def place_of(self, begin: int) -> tuple[int, int]:
+        """The unit of a record, and its row there."""
+        unit = int(np.searchsorted(self.begins, begin, side="right")) - 1
+        return unit, begin - int(self.begins[unit])
 
     def example(self, record: int) -> dict[str, Any]:
         """The staged features of one record; see `examples`."""
@@ -124,10 +125,21 @@ class Sidecars:
             yield dict(decode_example(finish_example(payload)))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
-        for unit in range(len(self.keys)):
+        return self.parts(0, len(self.keys))
+
+    def parts(self, first: int, last: int) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of some units in order, in parts: (number of the first record, table) of each.
+
+        Args:
+            first: Number of the first unit.
+            last: Number behind the last one.
+        """
+        for unit in range(first, last):
             table = self.table(unit)
-            yield unit, table
-            self._on_read(len(table))
+            for row in range(0, len(table), bounds.PLANNED_ROWS):
+                part = table.slice(row, bounds.PLANNED_ROWS)
+                yield int(self.begins[unit]) + row, part
+                self._on_read(len(part))
 
     def take(self, records: IntArray, columns: Sequence[str]) -> pa.Table:
         """Some columns of some records, in the order of `records`.
@@ -184,6 +196,12 @@ class _LocalCopies:
         if self._folder is not None:
             return read_table(Path(self._folder.name) / key)
         return read_sidecar(self._workspace, key, sha256)
+
+
+def rows_among(records: IntArray, begin: int, table: pa.Table) -> tuple[slice, IntArray]:
+    """Which of some records, ascending, are in a part of the sidecars, and their rows there."""
+    first, last = np.searchsorted(records, [begin, begin + len(table)]).tolist()
+    return slice(first, last), records[first:last] - begin
 
 
 def take_rows(

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from beam_jobs import bounds
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from shard_format import open_index
 
@@ -104,7 +105,7 @@ def test_records_that_were_not_counted_are_left_out():
 
 
 def test_hundreds_of_millions_of_records_do_not_overflow(monkeypatch):
-    monkeypatch.setattr("beam_jobs.images.statistics._CHUNK_ROWS", 2)
+    monkeypatch.setattr(bounds, "SUMMARIZED_ROWS", 2)
     count = 10**12  # pixels a row, more than any image has
     squares = count * 255 * 255
     row = {

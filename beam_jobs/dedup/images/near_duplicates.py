@@ -28,7 +28,7 @@ from beam_jobs.dedup.images.candidates import (
 )
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_flat
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
-from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.sidecars import Sidecars, rows_among
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
 from shard_format import UsageError, mix
@@ -79,8 +79,8 @@ def near_earlier_ones(
 def _staged(sidecars: Sidecars, records: IntArray) -> tuple[npt.NDArray[np.uint8], FetchThumbnails]:
     """[n, HASH_BYTES] of some records, and their thumbnails by row."""
     hashes = np.empty((len(records), HASH_BYTES), np.uint8)
-    for unit, table in sidecars:
-        own, rows = sidecars.rows_of(unit, records)
+    for begin, table in sidecars:
+        own, rows = rows_among(records, begin, table)
         hashes[own] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
 
     def thumbnails(rows: IntArray) -> npt.NDArray[np.uint8]:

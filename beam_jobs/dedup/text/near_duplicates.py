@@ -28,7 +28,7 @@ from beam_jobs.dedup.text.candidates import (
 )
 from beam_jobs.dedup.text.shingles import Shingles, jaccard
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
-from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.sidecars import Sidecars, rows_among
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
 
@@ -137,15 +137,15 @@ def _staged(sidecars: Sidecars, records: IntArray) -> Documents:
     """Some records of staged units."""
     fingerprints = np.empty(len(records), np.uint64)
     sizes = np.empty(len(records), np.int32)
-    for unit, table in sidecars:
-        own, rows = sidecars.rows_of(unit, records)
+    for begin, table in sidecars:
+        own, rows = rows_among(records, begin, table)
         fingerprints[own] = fixed_bytes(table["fingerprint"], 16).view("<u8")[rows, 0]
         sizes[own] = pc.list_value_length(table["near_shingles"]).to_numpy()[rows]
 
     def signatures() -> Iterator[npt.NDArray[np.uint32]]:
-        for unit in range(len(sidecars.keys)):
-            _, rows = sidecars.rows_of(unit, records)
-            stored = fixed_bytes(sidecars.table(unit)["near_signature"], SIGNATURE_BYTES)
+        for begin, table in sidecars.without_progress():
+            _, rows = rows_among(records, begin, table)
+            stored = fixed_bytes(table["near_signature"], SIGNATURE_BYTES)
             yield stored.view("<u4")[rows]
 
     def shingles(rows: IntArray) -> Shingles:

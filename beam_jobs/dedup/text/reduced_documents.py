@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.columns import BoolArray, IntArray, int64
@@ -90,7 +91,7 @@ class ReducedDocuments:
         for unit in range(len(sidecars.keys)):
             first, last = sidecars.begins[unit : unit + 2].tolist()
             changed = removed.counts(first, last) > 0
-            rows = np.flatnonzero(changed & (assignment.unit(unit) != LEFT_OUT))
+            rows = np.flatnonzero(changed & (assignment.split_of[first:last] != LEFT_OUT))
             if len(rows):
                 path = workspace.plan_file(f"reduced-{unit}.arrow")
                 self._write(unit, rows, removed, kind, describe, workspace, path)
@@ -102,10 +103,14 @@ class ReducedDocuments:
             for name in described.column_names:
                 at = table.column_names.index(name)
                 table = table.set_column(at, table.schema.field(name), described[name])
-        split_of = self._assignment.unit(unit).astype(np.int64)
+        split_of = self._split_of(unit).astype(np.int64)
         roles = self._roles.take(pa.array(split_of, mask=split_of == LEFT_OUT))
         at = table.column_names.index("split")
         return table.set_column(at, table.schema.field("split"), roles)
+
+    def _split_of(self, unit: int) -> npt.NDArray[np.int8]:
+        first, last = self._original.begins[unit : unit + 2].tolist()
+        return self._assignment.split_of[first:last]
 
     def _write(
         self,
@@ -130,7 +135,7 @@ class ReducedDocuments:
             described = describe(pa.array(left, pa.large_string()))
             for number, reason in described.reasons.items():
                 self.filtered[reason + WITHOUT_PARTS] += 1
-                self._assignment.unit(unit)[rows[done + number]] = LEFT_OUT
+                self._split_of(unit)[rows[done + number]] = LEFT_OUT
             parts.append(pa.table(dict(described.columns)))
             done += len(block)
         changed = pa.concat_tables(parts)

@@ -119,13 +119,14 @@ def _repeats(segments: StructuredArray) -> UInt64Array:
 
 
 def _comparable(sidecars: Sidecars, assignment: Assignment) -> Iterator[StructuredArray]:
-    """Yields the segments of the records of each unit that are in a split."""
+    """Yields the segments of the records that are in a split, part by part."""
     ranks = _split_ranks(assignment)
-    for unit, table, split_of in assignment.units(sidecars):
+    for begin, table in sidecars:
+        split_of = assignment.of(begin, table)
         hashes, row, number = _segments(table)
         inside = (hashes > SHORT) & (split_of[row] != LEFT_OUT) & (number < _MAX_SEGMENTS)
         hashes, row, number = hashes[inside], row[inside], number[inside]
-        record = (row + sidecars.begins[unit]).astype(np.uint64)
+        record = (row + begin).astype(np.uint64)
         segments = np.empty(len(hashes), _SEGMENT)
         segments["hash"], segments["rank"] = hashes, ranks[split_of[row]]
         segments["id_hash"] = uint64(table["id_hash"])[row]
@@ -149,12 +150,11 @@ def _leave_out_emptied(sidecars: Sidecars, assignment: Assignment, removed: Remo
     count = 0
     if not len(removed):
         return 0
-    for unit, table in sidecars:
-        first, last = sidecars.begins[unit : unit + 2].tolist()
-        out = removed.counts(first, last)
+    for begin, table in sidecars:
+        out = removed.counts(begin, begin + len(table))
         hashes, row, _ = _segments(table)
-        not_blank = np.bincount(row[hashes != BLANK], minlength=last - first)
+        not_blank = np.bincount(row[hashes != BLANK], minlength=len(table))
         emptied = (out > 0) & (out == not_blank)
-        assignment.unit(unit)[emptied] = LEFT_OUT
+        assignment.of(begin, table)[emptied] = LEFT_OUT
         count += int(emptied.sum())
     return count

@@ -65,8 +65,7 @@ def write_fingerprints(
         workspace.local_copy(workspace.plan / SPLITS_FILE) as path,
     ):
         splits: npt.NDArray[np.int8] = np.load(path, mmap_mode="r")
-        for unit, table in sidecars.without_progress():
-            begin = int(sidecars.begins[unit])
+        for begin, table in sidecars.without_progress():
             split = splits[begin : begin + len(table)].astype(np.int64)
             columns = {name: table[name] for name in table.column_names}
             columns["split"] = _taken(pa.array(names, pa.string()), split)

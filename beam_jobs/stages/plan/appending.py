@@ -120,12 +120,12 @@ class Earlier(NamedTuple):
         if not len(groups):
             return split_conflicts
         code_of = numbers[splits.indices.to_numpy()[first]]
-        for unit, own in sidecars.without_progress():
+        for begin, own in sidecars.without_progress():
             valid = np.flatnonzero(pc.is_valid(own["group"]).to_numpy())
             wanted = uint64(own["group"].drop_null())
             at = np.minimum(np.searchsorted(groups, wanted), len(groups) - 1)
             known = groups[at] == wanted
-            records = valid[known] + int(sidecars.begins[unit])
+            records = valid[known] + begin
             before = claimed[records]
             split_conflicts[records] = (before != _FREE) & (before != code_of[at[known]])
             claimed[records] = code_of[at[known]]

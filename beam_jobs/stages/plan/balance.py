@@ -43,10 +43,10 @@ class Balance(NamedTuple):
     size: int
 
     def occurrences(self, table: pa.Table, split_of: npt.NDArray[np.int8]) -> IntArray:
-        """[rows] int64 of a unit: how often each record occurs; 1 in other splits, or unlabelled.
+        """[rows] int64, how often each record occurs; 1 in other splits, or unlabelled.
 
         Args:
-            table: The unit's sidecar.
+            table: Rows of a sidecar.
             split_of: [rows] the split of each.
         """
         rows, labels, hashes = _labelled(table, split_of, self.split, self.class_names)
@@ -89,8 +89,8 @@ def balance(
     hashes = Quantiles(class_bits(sidecars.records, classes), classes)
 
     def training() -> Iterator[tuple[UInt64Array, IntArray]]:
-        for unit, table in sidecars:
-            _, labels, own = _labelled(table, assignment.unit(unit), split, class_names)
+        for begin, table in sidecars:
+            _, labels, own = _labelled(table, assignment.of(begin, table), split, class_names)
             yield own, labels
 
     for own, labels in training():
@@ -110,8 +110,8 @@ def balance(
     below = np.array([key[0] if len(key) else 0 for key in hashes.keys()], np.uint64)
     found = Balance(split, class_names, often, below, counts, size)
     if found.left_out:
-        for unit, table in sidecars.without_progress():
-            split_of = assignment.unit(unit)
+        for begin, table in sidecars.without_progress():
+            split_of = assignment.of(begin, table)
             split_of[found.occurrences(table, split_of) == 0] = LEFT_OUT
     return found
 
@@ -119,7 +119,7 @@ def balance(
 def _labelled(
     table: pa.Table, split_of: npt.NDArray[np.int8], split: int, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
-    """(row, class, hash) of every labelled record of a split in a unit.
+    """(row, class, hash) of every labelled record of a split among some rows.
 
     The hash decides which records of a class are repeated or left out first.
     """

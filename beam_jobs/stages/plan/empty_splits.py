@@ -58,8 +58,8 @@ def _stratified(
     fraction: float, assignment: Assignment, sidecars: Sidecars, identity: Identity
 ) -> str:
     classes: Counter[str] = Counter()
-    for unit, table in sidecars:
-        inside = pa.array(assignment.unit(unit) != LEFT_OUT)
+    for begin, table in sidecars:
+        inside = pa.array(assignment.of(begin, table) != LEFT_OUT)
         for row in pc.value_counts(table["label"].filter(inside)).to_pylist():
             classes[row["values"]] += row["counts"]
     most = counted(max(classes.values()), "record")
@@ -98,8 +98,8 @@ def _by_hash(
 def _together(assignment: Assignment, sidecars: Sidecars, identity: Identity) -> int:
     """Number of groups that stay together; a record without others is one, too."""
     groups = [np.zeros(0, np.uint64)]
-    for unit, table in sidecars:
-        inside = assignment.unit(unit) != LEFT_OUT
+    for begin, table in sidecars:
+        inside = assignment.of(begin, table) != LEFT_OUT
         groups.append(np.unique(identity(table.select(["id_hash", "group"]))[inside]))
     return len(np.unique(np.concatenate(groups)))
 

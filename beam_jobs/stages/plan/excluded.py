@@ -67,10 +67,9 @@ def find_excluded(
     contents = _Contents(sidecars.without_progress(), removed, context.record_type)
     seen: set[str] = set()  # hashes of ids
     by_id = np.zeros(sidecars.records, bool)
-    for unit, table in sidecars.without_progress():
+    for begin, table in sidecars.without_progress():
         digests = [id_digest(name) for name in table["record_id"].to_pylist()]
-        begin, end = sidecars.begins[unit : unit + 2].tolist()
-        by_id[begin:end] = [digest in removed.ids for digest in digests]
+        by_id[begin : begin + len(table)] = [digest in removed.ids for digest in digests]
         seen |= removed.ids.intersection(digests)
     for record_id, stage, reason in _rejected(summaries, workspace):
         digest = id_digest(record_id)
@@ -141,8 +140,7 @@ class _Contents:
         equal = np.zeros(self._sidecars.records, bool)
         if not contents:
             return equal
-        for unit, table in self._sidecars:
-            begin = int(self._sidecars.begins[unit])
+        for begin, table in self._sidecars:
             hits = _is_in(table["fingerprint"].cast(pa.binary()), contents)
             equal[begin : begin + len(table)] = hits.to_numpy()
         records = np.flatnonzero(equal & among)

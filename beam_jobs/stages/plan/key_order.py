@@ -82,11 +82,13 @@ def sorted_partitions(
     """All kept rows in key order, a range of keys at a time."""
     starts = _range_starts(splits, partition_rows)
     with closing(sidecars.partitions(_ROW, len(starts))) as partitions:
-        for unit, table in sidecars:
-            split_of = assignment.unit(unit)
+        for begin, table in sidecars:
+            split_of = assignment.of(begin, table)
             row, key = kept_rows(table, split_of, balance)
             rows = np.empty(len(row), _ROW)
-            rows["key"], rows["split"], rows["unit"], rows["row"] = key, split_of[row], unit, row
+            rows["key"], rows["split"] = key, split_of[row]
+            rows["unit"], first = sidecars.place_of(begin)
+            rows["row"] = first + row
             partitions.add(np.searchsorted(starts, key, side="right") - 1, rows)
         for partition in partitions.take():
             others = (partition[name].astype(np.int64) for name in Rows._fields[1:])
@@ -98,10 +100,10 @@ def sorted_partitions(
 def kept_rows(
     table: pa.Table, split_of: npt.NDArray[np.int8], balance: Balance | None
 ) -> tuple[IntArray, UInt64Array]:
-    """(row, key) of the records of a unit that are in a split, then of their copies.
+    """(row, key) of the records of some rows that are in a split, then of their copies.
 
     Args:
-        table: The unit's sidecar.
+        table: The rows of a sidecar.
         split_of: [rows] the split of each.
         balance: How often records occur; None for once.
     """

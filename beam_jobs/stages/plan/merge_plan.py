@@ -9,7 +9,6 @@ levels and the shards need only the sizes of the cells, which the runs before th
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -133,22 +132,22 @@ def write_merge_plan(state: PlanState, levels: Sequence[Level], salt: bytes) -> 
     destinations = _Destinations(state.splits, num_shards)
     counts = np.zeros(destinations.total, np.int64)
     recipes: list[tuple[str, str, int]] = []
-    units = iter(sidecars)
     for group in range(levels[0].groups):
         first, last = part_of(group, levels[0].groups, len(sidecars.keys))
         parts = []
-        for unit, table in itertools.islice(units, last - first):
-            split_of = state.assignment.unit(unit)
+        for begin, table in sidecars.parts(first, last):
+            unit, above = sidecars.place_of(begin)
+            split_of = state.assignment.of(begin, table)
             row, key = kept_rows(table, split_of, state.balance)
             destination = destinations.of(split_of[row], key)
             np.add.at(counts, destination, 1)
             parts.append(
                 {
                     "unit": pa.array(np.full(len(row), unit - first, np.int32)),
-                    "row": pa.array(row.astype(np.int32)),
+                    "row": pa.array((above + row).astype(np.int32)),
                     "key": pa.array(key),
                     "destination": pa.array(destination),
-                    **state.recipe_columns(np.full(len(row), unit), row),
+                    **state.recipe_columns(np.full(len(row), unit), above + row),
                 }
             )
         batch = _joined(parts)

@@ -318,9 +318,9 @@ def _class_names(
     features = ("label", *options.further_labels)
     staged: dict[str, set[str]] = {name: set() for name in features}
     kept: dict[str, set[str]] = {name: set() for name in features}
-    for unit, table in sidecars:
-        inside = assignment.unit(unit) != LEFT_OUT
-        included = pa.array(sidecars.included(unit))
+    for begin, table in sidecars:
+        inside = assignment.of(begin, table) != LEFT_OUT
+        included = pa.array(sidecars.included(begin, table))
         for name in features:
             column = table[label_column(name)]
             staged[name] |= names_in(column.filter(included))
@@ -364,17 +364,18 @@ def _count_kept(
 ) -> dict[str, int]:
     names = [field.name for field in record_type.ledger_columns]
     counts = dict.fromkeys(names, 0)
-    for unit, table in sidecars if names else ():
-        kept = pa.array(assignment.unit(unit) != LEFT_OUT)
+    for begin, table in sidecars if names else ():
+        kept = pa.array(assignment.of(begin, table) != LEFT_OUT)
         for name in names:
             counts[name] += pc.sum(pc.and_(table[name], kept)).as_py() or 0
     return counts
 
 
 def _keys_by_split(state: PlanState) -> Iterator[tuple[int, UInt64Array, IntArray]]:
-    """(split, keys, lengths) of the records and their copies, for every unit and split."""
-    for unit, table, split_of in state.assignment.units(state.sidecars):
-        rows, keys = kept_rows(table, state.assignment.unit(unit), state.balance)
+    """(split, keys, lengths) of the records and their copies, part by part, for every split."""
+    for begin, table in state.sidecars:
+        split_of = state.assignment.of(begin, table)
+        rows, keys = kept_rows(table, split_of, state.balance)
         lengths = int64(table["length"])
         for number in range(len(state.assignment.names)):
             inside = split_of[rows] == number

@@ -68,8 +68,8 @@ def by_fraction(
     """Assigns each record the split whose part of [0, 1) it falls into."""
     assignment.names = list(fractions)
     thresholds = _thresholds(fractions)
-    for unit, table in sidecars:
-        split_of = assignment.unit(unit)
+    for begin, table in sidecars:
+        split_of = assignment.of(begin, table)
         chosen = np.searchsorted(thresholds, split_positions(identity(table)), side="right")
         split_of[:] = np.where(split_of == LEFT_OUT, LEFT_OUT, chosen)
 
@@ -89,8 +89,8 @@ def by_corpus(assignment: Assignment, sidecars: Sidecars) -> None:
     names = pa.array(assignment.names, pa.string())
     groups: list[UInt64Array] = []
     given: list[IntArray] = []
-    for unit, table in sidecars:
-        split_of = assignment.unit(unit)
+    for begin, table in sidecars:
+        split_of = assignment.of(begin, table)
         chosen = np.asarray(pc.index_in(table["split"], value_set=names).to_numpy(), np.int8)
         split_of[:] = np.where(split_of == LEFT_OUT, LEFT_OUT, chosen)
         grouped = pc.is_valid(table["group"]).to_numpy() & (split_of != LEFT_OUT)
@@ -156,17 +156,16 @@ def stratified(
     components = _Components(assignment, sidecars, identity, class_names)
     classes = 1 + len(class_names)  # the first is that of records without a label
     quantiles = Quantiles(class_bits(sidecars.records, classes), classes)
-    for _, keys, labels, alone in components.units():
+    for _, keys, labels, alone in components.records():
         quantiles.count(keys[alone], labels[alone])
     quantiles.count(components.keys, components.labels, components.sizes)
     thresholds = _thresholds(fractions)
     quantiles.choose([_places(thresholds, total) for total in quantiles.counts.tolist()])
-    for _, keys, labels, alone in components.units():
+    for _, keys, labels, alone in components.records():
         quantiles.collect(keys[alone], labels[alone])
     quantiles.collect(components.keys, components.labels, components.sizes)
     begins = np.stack(quantiles.keys())
-    for unit, keys, labels, _ in components.units():
-        split_of = assignment.unit(unit)
+    for split_of, keys, labels, _ in components.records():
         split_of[split_of != LEFT_OUT] = (begins[labels] <= keys[:, np.newaxis]).sum(axis=1)
 
 
@@ -199,23 +198,26 @@ class _Components:
             np.concatenate(keys), np.concatenate(labels)
         )
 
-    def units(self) -> Iterator[tuple[int, UInt64Array, IntArray, BoolArray]]:
-        """(unit, keys, labels, alone) of the records of each unit that are in a split."""
-        for unit, table, keys in self._rows():
+    def records(
+        self,
+    ) -> Iterator[tuple[npt.NDArray[np.int8], UInt64Array, IntArray, BoolArray]]:
+        """Splits of all rows of a part; keys, labels, alone of its records that are in a split."""
+        for split_of, table, keys in self._rows():
             labels = self._labels(table)
             alone = np.ones(len(keys), bool)
             if len(self.keys):
                 at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
                 alone = self.keys[at] != keys
                 labels = np.where(alone, labels, self.labels[at])
-            yield unit, keys, labels, alone
+            yield split_of, keys, labels, alone
 
-    def _rows(self) -> Iterator[tuple[int, pa.Table, UInt64Array]]:
-        for unit, table in self._sidecars:
-            inside = pa.array(self._assignment.unit(unit) != LEFT_OUT)
+    def _rows(self) -> Iterator[tuple[npt.NDArray[np.int8], pa.Table, UInt64Array]]:
+        for begin, table in self._sidecars:
+            split_of = self._assignment.of(begin, table)
+            inside = pa.array(split_of != LEFT_OUT)
             table = table.select(["id_hash", "group", "label"]).filter(inside)
             positions = split_positions(self._identity(table))
-            yield unit, table, (positions * 2.0**64).astype(np.uint64)
+            yield split_of, table, (positions * 2.0**64).astype(np.uint64)
 
     def _labels(self, table: pa.Table) -> IntArray:
         return label_numbers(table["label"], self._class_names) + 1

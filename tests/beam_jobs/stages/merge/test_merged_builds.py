@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from beam_jobs import bounds
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from shard_format import naming, verify
@@ -55,8 +56,9 @@ def test_images(name, levels, force, samples, golden, tmp_path):
     ("name", "levels"),
     cases(("text-packed", 2), ("text-parts", 1), ("text-oversampled", 2), ("text-near", 1)),
 )
-def test_documents(name, levels, force, questions, golden, tmp_path):
+def test_documents(name, levels, force, questions, golden, tmp_path, monkeypatch):
     force(levels)
+    monkeypatch.setattr(bounds, "PLANNED_ROWS", 7)  # a unit is several parts of a recipe
     options = {"label_column": "category", "num_shards": 3, "split": "train=0.9,test=0.1"}
     options |= TEXT_VARIANTS[name] | {"unit_size": "16KiB", "no_report": True}
     report = preprocess(TextOptions((str(questions),), str(tmp_path / "set"), **options))

@@ -198,7 +198,7 @@ def test_oversampling_is_exact(sidecars, assignment, labels, units):
     found = balance("oversample", assigned, of, sorted(set(labels)))
     extra = np.zeros(of.records, np.int64)
     if found is not None:
-        times = [found.occurrences(table, assigned.unit(unit)) for unit, table in of]
+        times = [found.occurrences(table, assigned.of(begin, table)) for begin, table in of]
         extra = np.concatenate(times) - 1
         assert found.left_out == 0 and found.copies == extra.sum()
     assert (assigned.split_of[extra > 0] == 0).all()
