@@ -108,12 +108,12 @@ def balance(
     for own, labels in training():
         hashes.collect(own, labels)
     below = np.array([key[0] if len(key) else 0 for key in hashes.keys()], np.uint64)
-    found = Balance(split, class_names, often, below, counts, size)
-    if found.left_out:
+    rule = Balance(split, class_names, often, below, counts, size)
+    if rule.left_out:
         for begin, table in sidecars.without_progress():
             split_of = assignment.of(begin, table)
-            split_of[found.occurrences(table, split_of) == 0] = LEFT_OUT
-    return found
+            split_of[rule.occurrences(table, split_of) == 0] = LEFT_OUT
+    return rule
 
 
 def _labelled(

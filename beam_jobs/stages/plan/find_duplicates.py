@@ -57,11 +57,11 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     if options.dedup == "exact":
         columns = {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}
         parts = repeated_rows(sidecars, columns, rows)
-        found = (
+        clusters_of_parts = (
             join(partial(_rows_of, part), pairs_among(part, confirm), NO_NEAR_PAIRS)
             for part in parts
         )
-        return _sorted_clusters(found, workspace)
+        return _sorted_clusters(clusters_of_parts, workspace)
     exact, near = NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup == "near" and sidecars.records:
         exact = exact_pairs(sidecars, confirm, rows)

@@ -93,17 +93,17 @@ class Quantiles:
         bins, keys, weights = bins[order], keys[order], weights[order]
         # The weight of bins that were not collected is before a key, too.
         skipped = np.cumsum(np.where(self._wanted, 0, self.histogram), axis=1)
-        found = []
+        chosen = []
         for group, (places, wanted) in enumerate(zip(self._places, self._bins, strict=True)):
             own = slice(*np.searchsorted(bins, [group << self._bits, (group + 1) << self._bits]))
             bin_of = bins[own] - (group << self._bits)
             middles = np.cumsum(weights[own]) - weights[own] / 2 + skipped[group][bin_of]
             at = np.searchsorted(middles, places)
             inside = np.append(bin_of, -1)[at] == wanted
-            found.append(
+            chosen.append(
                 np.where(inside, np.append(keys[own], np.uint64(0))[at], self._end(wanted))
             )
-        return found
+        return chosen
 
     def _bins_of(self, keys: UInt64Array, groups: IntArray | int) -> IntArray:
         """[n] int64, the bin of each key among those of all groups."""

@@ -61,8 +61,8 @@ def test_keys_of_any_ranks_of_any_groups(pairs, bits, data):
     quantiles.choose(ranks)
     for piece in np.array_split(np.arange(len(keys)), 2):
         quantiles.collect(keys[piece], groups[piece])
-    for found, one, wanted in zip(quantiles.keys(), expected, ranks, strict=True):
-        assert found.tolist() == one[wanted].tolist()
+    for chosen, one, wanted in zip(quantiles.keys(), expected, ranks, strict=True):
+        assert chosen.tolist() == one[wanted].tolist()
 
 
 @pytest.mark.parametrize("records", [1, 10**6, (1 << 24) + 1, 2 * 10**7, 10**9, 10**11])

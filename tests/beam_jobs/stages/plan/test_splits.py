@@ -71,9 +71,9 @@ def _in_order(rows, fractions):
         ordered[label].append((split_positions([hashed])[0], hashed, numbers))
     thresholds = np.cumsum(list(fractions.values()))[:-1]
     split_of = {}
-    for found in ordered.values():
-        total, before = sum(len(numbers) for *_, numbers in found), 0
-        for *_, numbers in sorted(found):
+    for members in ordered.values():
+        total, before = sum(len(numbers) for *_, numbers in members), 0
+        for *_, numbers in sorted(members):
             share = (before + len(numbers) / 2) / total
             before += len(numbers)
             for number in numbers:
@@ -195,12 +195,12 @@ def _split_by_fraction(sidecars, assignment, labels, units):
 @given(UNBALANCED, st.integers(1, 3))
 def test_oversampling_is_exact(sidecars, assignment, labels, units):
     of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
-    found = balance("oversample", assigned, of, sorted(set(labels)))
+    rule = balance("oversample", assigned, of, sorted(set(labels)))
     extra = np.zeros(of.records, np.int64)
-    if found is not None:
-        times = [found.occurrences(table, assigned.of(begin, table)) for begin, table in of]
+    if rule is not None:
+        times = [rule.occurrences(table, assigned.of(begin, table)) for begin, table in of]
         extra = np.concatenate(times) - 1
-        assert found.left_out == 0 and found.copies == extra.sum()
+        assert rule.left_out == 0 and rule.copies == extra.sum()
     assert (assigned.split_of[extra > 0] == 0).all()
     counts = collections.Counter()
     for number in np.flatnonzero(assigned.split_of == 0).tolist():
@@ -216,11 +216,11 @@ def test_oversampling_is_exact(sidecars, assignment, labels, units):
 def test_undersampling_is_exact(sidecars, assignment, labels, units):
     of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
     before = assigned.split_of.copy()
-    found = balance("undersample", assigned, of, sorted(set(labels)))
-    assert found is None or found.copies == 0
+    rule = balance("undersample", assigned, of, sorted(set(labels)))
+    assert rule is None or rule.copies == 0
     counts = collections.Counter(label_of[assigned.split_of == 0].tolist())
     assert len(set(counts.values())) <= 1
-    assert (before != assigned.split_of).sum() == (found.left_out if found is not None else 0)
+    assert (before != assigned.split_of).sum() == (rule.left_out if rule is not None else 0)
     assert (assigned.split_of[before == 1] == 1).all()  # the other split is left alone
 
 
