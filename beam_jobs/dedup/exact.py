@@ -16,13 +16,14 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, fixed_bytes, int64, repeated, run_starts, uint64
 from beam_jobs.staging.reordering import StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
+from shard_format.keys import UInt64Array
 
 # [n, 2] int64: numbers of two equal records.
 Pairs = IntArray
 NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 
 # The first 64 bits of a fingerprint, and whose it is.
-_HEADS = np.dtype([("head", np.uint64), ("record", np.int64)])
+HEADS = np.dtype([("head", np.uint64), ("record", np.int64)])
 
 FINGERPRINT = pa.binary(16)
 
@@ -30,8 +31,8 @@ FINGERPRINT = pa.binary(16)
 Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
 
 
-# The columns of `repeated_rows`, besides those that are asked for.
-_PLACE = (pa.field("head", pa.uint64()), pa.field("record", pa.int64()))
+# The order of `repeated_rows`, whose columns these are, besides those that are asked for.
+BY_HEAD = ("head", "record")
 
 
 def exact_pairs(
@@ -71,24 +72,36 @@ def repeated_rows(
         rows: About how many are compared at a time; None for as many as suit the corpus.
     """
     number = -(-sidecars.records // (rows or rows_of_partition(sidecars.records)))
-    schema = pa.schema([*_PLACE, *map(pa.field, columns, columns.values())])
     with (
-        closing(sidecars.partitions(_HEADS, number)) as by_record,
-        closing(sidecars.sorter(schema, ("head", "record"))) as by_head,
+        closing(sidecars.partitions(HEADS, number)) as by_record,
+        closing(sidecars.sorter(repeats_schema(columns), BY_HEAD)) as by_head,
     ):
         for repeats in _repeated(sidecars, number):
             by_record.add(repeats["record"] * number // sidecars.records, repeats)
         for repeats in by_record.take() if number else ():
             if len(repeats):
                 repeats.sort(order="record")
-                table = sidecars.take(repeats["record"], list(columns))
-                for name in ("record", "head"):
-                    table = table.add_column(0, name, pa.array(repeats[name]))
-                by_head.append(table.cast(schema))
-        yield from _whole_runs(by_head.in_order())
+                by_head.append(described(sidecars, repeats, columns))
+        yield from whole_runs(by_head.in_order())
 
 
-def _whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def repeats_schema(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of `repeated_rows` with these further ones."""
+    place = (pa.field("head", pa.uint64()), pa.field("record", pa.int64()))
+    return pa.schema([*place, *map(pa.field, columns, columns.values())])
+
+
+def described(
+    sidecars: Sidecars, repeats: StructuredArray, columns: Mapping[str, pa.DataType]
+) -> pa.Table:
+    """The rows of HEADS, in the order of records, with columns of their sidecars."""
+    table = sidecars.take(repeats["record"], list(columns))
+    for name in reversed(BY_HEAD):
+        table = table.add_column(0, name, pa.array(repeats[name]))
+    return table.cast(repeats_schema(columns))
+
+
+def whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Sorted tables, cut where the head changes."""
     rest = None
     for table in tables:
@@ -102,15 +115,25 @@ def _whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield rest
 
 
+def heads_of(sidecars: Sidecars) -> Iterator[StructuredArray]:
+    """Rows of HEADS of all records that are to be planned."""
+    for begin, table in sidecars:
+        rows = np.empty(len(table), HEADS)
+        rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
+        rows["record"] = np.arange(begin, begin + len(table))
+        yield rows[sidecars.included(begin, table)]
+
+
+def range_of(heads: UInt64Array, number: int) -> IntArray:
+    """[n] int64 in [0, number): the range of fingerprints that each head is in."""
+    return (heads % np.uint64(number)).astype(np.int64)
+
+
 def _repeated(sidecars: Sidecars, number: int) -> Iterator[StructuredArray]:
-    """Rows of _HEADS whose head occurs more than once, of each partition of these."""
-    with closing(sidecars.partitions(_HEADS, number)) as partitions:
-        for begin, table in sidecars:
-            rows = np.empty(len(table), _HEADS)
-            rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
-            rows["record"] = np.arange(begin, begin + len(table))
-            rows = rows[sidecars.included(begin, table)]
-            partitions.add((rows["head"] % np.uint64(number)).astype(np.int64), rows)
+    """Rows of HEADS whose head occurs more than once, of each range of these."""
+    with closing(sidecars.partitions(HEADS, number)) as partitions:
+        for rows in heads_of(sidecars):
+            partitions.add(range_of(rows["head"], number), rows)
         for rows in partitions.take() if number else ():
             yield rows[repeated(rows["head"])]
 

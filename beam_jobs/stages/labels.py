@@ -35,6 +35,25 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0")
 
 
+# Class names by label feature.
+ClassNames = dict[str, set[str]]
+
+
+def name_classes(staged: ClassNames, kept: ClassNames) -> tuple[dict[str, list[str]], list[str]]:
+    """The classes of the kept records, and a note if duplicates were all records of a class."""
+    notes = []
+    for name in staged:
+        lost = sorted_names(staged[name] - kept[name])
+        if lost:
+            shown = ", ".join(repr(one) for one in lost[:5])
+            of_label = "" if name == "label" else f" of {name!r}"
+            notes.append(
+                f"{len(lost)} classes{of_label} have no record left, since all of theirs are "
+                f"duplicates of other classes: {shown}{', ...' if len(lost) > 5 else ''}"
+            )
+    return {name: sorted_names(names) for name, names in kept.items()}, notes
+
+
 def label_numbers(labels: pa.ChunkedArray, class_names: list[str]) -> IntArray:
     """[n] int64: the only class of each record; -1 for none."""
     numbers = pc.index_in(labels, value_set=pa.array(class_names, pa.string()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +21,28 @@ LEFT_OUT = -1
 SPLITS_FILE = "splits.npy"  # in the folder of the plan
 
 
+def new_splits(path: Path, records: int) -> npt.NDArray[np.int8]:
+    """[records] int8 of zeros in a file that is mapped into memory."""
+    if not records:
+        return np.zeros(0, np.int8)
+    return np.lib.format.open_memmap(path, "w+", np.int8, (records,))
+
+
 class Assignment:
-    """One signed byte per staged record, in a memory-mapped file.
+    """The splits of staged records, one signed byte for each.
+
+    Args:
+        split_of: [records] int8, changed in place.
+        names: Names of the splits.
 
     Attributes:
         names: Names of the splits; a split is an index into this list.
         split_of: [records] int8; LEFT_OUT for records that are in no split.
     """
 
-    def __init__(self, path: Path, sidecars: Sidecars) -> None:
-        self.names: list[str] = []
-        self.split_of: npt.NDArray[np.int8] = (
-            np.lib.format.open_memmap(path, "w+", np.int8, (sidecars.records,))
-            if sidecars.records
-            else np.zeros(0, np.int8)
-        )
+    def __init__(self, split_of: npt.NDArray[np.int8], names: Iterable[str] = ()) -> None:
+        self.names = list(names)
+        self.split_of = split_of
 
     def of(self, begin: int, table: pa.Table) -> npt.NDArray[np.int8]:
         """[rows] int8 of a part of the sidecars: a writable view."""

@@ -54,6 +54,17 @@ class Balance(NamedTuple):
         times[rows] = self.often[labels] + (hashes < self.below[labels])
         return times
 
+    def with_boundaries(self, hashes: Quantiles) -> Balance:
+        """The rule with `below`, once hashes are collected."""
+        below = [key[0] if len(key) else 0 for key in hashes.keys()]
+        return self._replace(below=np.array(below, np.uint64))
+
+    def leave_out(self, assignment: Assignment, sidecars: Sidecars) -> None:
+        """Takes the records that do not occur out of their split."""
+        for begin, table in sidecars.without_progress() if self.left_out else ():
+            split_of = assignment.of(begin, table)
+            split_of[self.occurrences(table, split_of) == 0] = LEFT_OUT
+
     @property
     def copies(self) -> int:
         """Total number of copies; 0 where records are left out."""
@@ -85,17 +96,44 @@ def balance(
     Returns:
         How often records occur; None if there is no labelled one.
     """
-    split, classes = assignment.training, len(class_names)
-    hashes = Quantiles(class_bits(sidecars.records, classes), classes)
-
-    def training() -> Iterator[tuple[UInt64Array, IntArray]]:
-        for begin, table in sidecars:
-            _, labels, own = _labelled(table, assignment.of(begin, table), split, class_names)
-            yield own, labels
-
-    for own, labels in training():
+    hashes = hashes_by_class(sidecars.records, class_names)
+    for own, labels in training_hashes(assignment, sidecars, class_names):
         hashes.count(own, labels)
-    counts = hashes.counts
+    rule = choose_balance(mode, hashes, assignment.training, class_names)
+    if rule is None:
+        return None
+    for own, labels in training_hashes(assignment, sidecars, class_names):
+        hashes.collect(own, labels)
+    rule = rule.with_boundaries(hashes)
+    rule.leave_out(assignment, sidecars)
+    return rule
+
+
+def hashes_by_class(records: int, class_names: list[str]) -> Quantiles:
+    """Where the hashes of so many records are counted."""
+    return Quantiles(class_bits(records, len(class_names)), len(class_names))
+
+
+def training_hashes(
+    assignment: Assignment, sidecars: Sidecars, class_names: list[str]
+) -> Iterator[tuple[UInt64Array, IntArray]]:
+    """(hashes, classes) of the labelled records of the training split, part by part."""
+    for begin, table in sidecars:
+        split_of = assignment.of(begin, table)
+        _, labels, hashes = _labelled(table, split_of, assignment.training, class_names)
+        yield hashes, labels
+
+
+def choose_balance(
+    mode: str, hashes: Quantiles, split: int, class_names: list[str]
+) -> Balance | None:
+    """How often records occur, once all hashes are counted; see `balance`.
+
+    Returns:
+        The rule without the boundaries that `Balance.with_boundaries` adds once hashes near the
+        chosen places are collected; None if there is no labelled record.
+    """
+    classes, counts = len(class_names), hashes.counts
     present = np.flatnonzero(counts)
     if not len(present):
         return None
@@ -105,15 +143,7 @@ def balance(
     # A tie of two 64-bit hashes at the boundary of what is taken happens once in 10**12 builds of a
     # million records.
     hashes.choose([np.array([count] if count else [], np.int64) for count in more.tolist()])
-    for own, labels in training():
-        hashes.collect(own, labels)
-    below = np.array([key[0] if len(key) else 0 for key in hashes.keys()], np.uint64)
-    rule = Balance(split, class_names, often, below, counts, size)
-    if rule.left_out:
-        for begin, table in sidecars.without_progress():
-            split_of = assignment.of(begin, table)
-            split_of[rule.occurrences(table, split_of) == 0] = LEFT_OUT
-    return rule
+    return Balance(split, class_names, often, np.zeros(classes, np.uint64), counts, size)
 
 
 def _labelled(

@@ -18,11 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
+from beam_jobs.job_context import JobContext
+from beam_jobs.stages.plan.balance import Balance
+from beam_jobs.stages.plan.key_order import kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, MergeWork, part_of
 from beam_jobs.stages.plan.state import PlanState
-from beam_jobs.staging.recipes import ShardSpec, recipe_units, write_recipe
+from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.recipes import RecipeColumns, ShardSpec, recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
+from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_marker, write_marker
 from foundation import storage
 from shard_format import InputError, naming
@@ -126,44 +130,111 @@ def write_merge_plan(state: PlanState, levels: Sequence[Level], salt: bytes) -> 
         levels: At least one.
         salt: See MergePlan.
     """
-    workspace, sidecars, num_shards = state.context.workspace, state.sidecars, state.num_shards
-    name = state.context.options.name
-    storage.make_folder(workspace.runs)
-    destinations = _Destinations(state.splits, num_shards)
-    counts = np.zeros(destinations.total, np.int64)
-    recipes: list[tuple[str, str, int]] = []
+    destinations = Destinations(
+        [split.begins() if split.records else None for split in state.splits]
+    )
+    units = UnitGroups(state.context.workspace, state.sidecars, state.assignment, state.balance)
+    counts = np.zeros(sum(state.num_shards.values()), np.int64)
+    recipes = []
     for group in range(levels[0].groups):
-        first, last = part_of(group, levels[0].groups, len(sidecars.keys))
+        between = part_of(group, levels[0].groups, len(state.sidecars.keys))
+        batch = units.records(between, destinations, state.recipe_columns)
+        np.add.at(counts, batch["destination"].to_numpy(), 1)
+        recipes.append(units.write_recipe(between, group, batch))
+    store_merge_plan(state.context, levels, recipes, state.num_shards, counts, salt)
+
+
+class UnitGroups:
+    """Neighbouring units, which the first merge level turns into one run.
+
+    Args:
+        workspace: The build.
+        sidecars: Staged units.
+        assignment: The split of each of their records.
+        balance: How often records occur; None for once.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        sidecars: Sidecars,
+        assignment: Assignment,
+        balance: Balance | None,
+    ) -> None:
+        self._workspace = workspace
+        self._sidecars = sidecars
+        self._assignment = assignment
+        self._balance = balance
+
+    def records(
+        self,
+        units: tuple[int, int],
+        destinations: Destinations,
+        columns: RecipeColumns = lambda units, rows: {},
+    ) -> pa.RecordBatch:
+        """The recipe of some units: their records in a shard, each with its destination.
+
+        Args:
+            units: Numbers of the first one, and of the one behind the last.
+            destinations: Where each record goes.
+            columns: Further columns of the recipe.
+        """
         parts = []
-        for begin, table in sidecars.parts(first, last):
-            unit, above = sidecars.place_of(begin)
-            split_of = state.assignment.of(begin, table)
-            row, key = kept_rows(table, split_of, state.balance)
-            destination = destinations.of(split_of[row], key)
-            np.add.at(counts, destination, 1)
+        for begin, table in self._sidecars.parts(*units):
+            unit, above = self._sidecars.place_of(begin)
+            split_of = self._assignment.of(begin, table)
+            row, key = kept_rows(table, split_of, self._balance)
             parts.append(
                 {
-                    "unit": pa.array(np.full(len(row), unit - first, np.int32)),
+                    "unit": pa.array(np.full(len(row), unit - units[0], np.int32)),
                     "row": pa.array((above + row).astype(np.int32)),
                     "key": pa.array(key),
-                    "destination": pa.array(destination),
-                    **state.recipe_columns(np.full(len(row), unit), above + row),
+                    "destination": pa.array(destinations.of(split_of[row], key)),
+                    **columns(np.full(len(row), unit), above + row),
                 }
             )
-        batch = _joined(parts)
+        return _joined(parts)
+
+    def write_recipe(
+        self, units: tuple[int, int], group: int, batch: pa.RecordBatch
+    ) -> tuple[str, str, int]:
+        """Writes the recipe of a group of units; (path, content address, records)."""
         digest = hashlib.blake2b(f"{_RUN_VERSION} {batch.schema}".encode(), digest_size=16)
-        digest.update(json.dumps(list(sidecars.keys[first:last])).encode())
+        digest.update(json.dumps(list(self._sidecars.keys[slice(*units)])).encode())
         digest.update(batch.serialize())
-        path = workspace.plan / f"merge-{group:06d}.recipe"
+        path = self._workspace.plan / f"merge-{group:06d}.recipe"
         if len(batch):
-            write_recipe(workspace, path, batch, recipe_units(sidecars)[first:last])
-        recipes.append((str(path), digest.hexdigest(), len(batch)))
+            write_recipe(self._workspace, path, batch, recipe_units(self._sidecars)[slice(*units)])
+        return str(path), digest.hexdigest(), len(batch)
+
+
+def store_merge_plan(
+    context: JobContext,
+    levels: Sequence[Level],
+    recipes: Sequence[tuple[str, str, int]],
+    num_shards: Mapping[str, int],
+    records: IntArray,
+    salt: bytes,
+) -> None:
+    """Writes merge.json.
+
+    Args:
+        context: The job.
+        levels: At least one.
+        recipes: See MergePlan.
+        num_shards: Number of shards of every split, in order.
+        records: [shards] int64, number of records of each, over all splits.
+        salt: See MergePlan.
+    """
+    workspace, name = context.workspace, context.options.name
+    storage.make_folder(workspace.runs)
+    numbered = [(split, shard) for split, count in num_shards.items() for shard in range(count)]
     shards = [
-        (split, shard, naming.shard_file(name, split, shard, num_shards[split]), int(count))
-        for (split, shard), count in zip(destinations.shards, counts, strict=True)
+        (split, shard, naming.shard_file(name, split, shard, num_shards[split]), count)
+        for (split, shard), count in zip(numbered, records.tolist(), strict=True)
     ]
     plan = MergePlan(
-        [(level.groups, level.buckets) for level in levels], recipes, shards, salt.hex()
+        [(level.groups, level.buckets) for level in levels], list(recipes), shards, salt.hex()
     )
     write_marker(workspace, workspace.plan / MERGE_PLAN, plan._asdict())
 
@@ -226,22 +297,25 @@ def merged_shards(plan: MergePlan, runs: Sequence[MergedRun]) -> Iterator[ShardS
             yield ShardSpec(split, shard, file, "", digest.hexdigest(), records, cells)
 
 
-class _Destinations:
-    """From the split and the key of a record to the number of its shard over all splits."""
+class Destinations:
+    """From the split and the key of a record to the number of its shard over all splits.
 
-    def __init__(self, splits: Sequence[SplitKeys], num_shards: Mapping[str, int]) -> None:
-        self._begins = [split.begins() for split in splits]
-        self.shards = [
-            (split.name, shard) for split in splits for shard in range(num_shards[split.name])
-        ]
-        counts = [num_shards[split.name] for split in splits]
+    Args:
+        begins: By split: [shards - 1] uint64, the first key of every shard but the first; None if
+            it has no shard.
+    """
+
+    def __init__(self, begins: Sequence[UInt64Array | None]) -> None:
+        self._begins = begins
+        counts = [0 if one is None else 1 + len(one) for one in begins]
         self._first = np.cumsum([0, *counts])[:-1]
-        self.total = len(self.shards)
 
     def of(self, split: npt.NDArray[np.int8], key: UInt64Array) -> IntArray:
         """[n] int64, the destination of each record."""
         destination = np.zeros(len(key), np.int64)
         for number, begins in enumerate(self._begins):
+            if begins is None:
+                continue
             inside = split == number
             shard = np.searchsorted(begins, key[inside], side="right")
             destination[inside] = self._first[number] + shard

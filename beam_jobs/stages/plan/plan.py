@@ -24,7 +24,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.stages.labels import names_in, sorted_names
+from beam_jobs.stages.labels import ClassNames, name_classes, names_in
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes
@@ -44,11 +44,18 @@ from beam_jobs.stages.plan.splits import (
     by_corpus,
     by_fraction,
     check_clusters,
+    named_splits,
     stratified,
 )
 from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment, TrainingSample
+from beam_jobs.staging.assignment import (
+    LEFT_OUT,
+    SPLITS_FILE,
+    Assignment,
+    TrainingSample,
+    new_splits,
+)
 from beam_jobs.staging.recipes import RecipeWriter, ShardSpec, recipe_units
 from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
@@ -145,7 +152,7 @@ def _find_duplicates(
         earlier = find_earlier(sidecars, clusters, context)
         clusters = earlier.related.clusters
         write_clusters(workspace, clusters.members.schema, [clusters.members])
-    assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
+    assignment = Assignment(new_splits(workspace.plan_file(SPLITS_FILE), sidecars.records))
     if sidecars.excluded is not None:
         assignment.split_of[sidecars.excluded] = LEFT_OUT
     for members in read_batches(workspace.clusters):
@@ -197,7 +204,8 @@ def _cut_shards(state: PlanState) -> None:
         splits[number].keys.count(keys)
         splits[number].bytes += int(lengths.sum())
     for split in splits:
-        state.num_shards[split.name] = _num_shards(split, state.context.options, state.notes)
+        size = (split.name, split.records, split.bytes)
+        state.num_shards[split.name] = shards_of(*size, state.context.options, state.notes)
         split.cut(state.num_shards[split.name])
     for number, keys, _ in _keys_by_split(state):
         splits[number].keys.collect(keys)
@@ -314,10 +322,9 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordTyp
 def _class_names(
     assignment: Assignment, sidecars: Sidecars, options: PreprocessOptions
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """The classes of the kept records, and a note if duplicates were all records of a class."""
     features = ("label", *options.further_labels)
-    staged: dict[str, set[str]] = {name: set() for name in features}
-    kept: dict[str, set[str]] = {name: set() for name in features}
+    staged: ClassNames = {name: set() for name in features}
+    kept: ClassNames = {name: set() for name in features}
     for begin, table in sidecars:
         inside = assignment.of(begin, table) != LEFT_OUT
         included = pa.array(sidecars.included(begin, table))
@@ -325,17 +332,7 @@ def _class_names(
             column = table[label_column(name)]
             staged[name] |= names_in(column.filter(included))
             kept[name] |= names_in(column.filter(inside))
-    notes = []
-    for name in features:
-        lost = sorted_names(staged[name] - kept[name])
-        if lost:
-            shown = ", ".join(repr(one) for one in lost[:5])
-            of_label = "" if name == "label" else f" of {name!r}"
-            notes.append(
-                f"{len(lost)} classes{of_label} have no record left, since all of theirs are "
-                f"duplicates of other classes: {shown}{', ...' if len(lost) > 5 else ''}"
-            )
-    return {name: sorted_names(names) for name, names in kept.items()}, notes
+    return name_classes(staged, kept)
 
 
 def _assign(
@@ -346,7 +343,7 @@ def _assign(
     class_names: list[str],
 ) -> None:
     if splits_are_given(options.split):
-        by_corpus(assignment, sidecars)
+        by_corpus(assignment, sidecars, named_splits(sidecars))
         if options.duplicates == "keep":
             check_clusters(assignment, clusters)
         assignment.names = assignment.names or ["train"]  # no record was usable
@@ -382,16 +379,18 @@ def _keys_by_split(state: PlanState) -> Iterator[tuple[int, UInt64Array, IntArra
             yield number, keys[inside], lengths[rows[inside]]
 
 
-def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) -> int:
-    records = split.records
+def shards_of(
+    split: str, records: int, size: int, options: PreprocessOptions, notes: list[str]
+) -> int:
+    """How many shards a split of so many records and bytes has; a note if fewer than asked for."""
     if not records:
         return 0  # `empty_split_warnings` says why
     if options.num_shards is None or options.base:
         shard_bytes = parse_size("--shard-size", options.shard_size)
-        return min(records, max(1, round(split.bytes / shard_bytes)))
+        return min(records, max(1, round(size / shard_bytes)))
     if records < options.num_shards:
         notes.append(
-            f"split {split.name!r} has {records} records, so {records} shards are written instead "
+            f"split {split!r} has {records} records, so {records} shards are written instead "
             f"of {options.num_shards}: no shard is empty"
         )
     return min(records, options.num_shards)

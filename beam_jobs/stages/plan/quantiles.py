@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray
+from beam_jobs.staging.reordering import StructuredArray
 from shard_format.keys import UInt64Array
 
 # The keys of a bin with a wanted rank are in memory, and so is the count of every bin: up to 2**24
 # bins, 128 MiB, from 2 billion records on.
 _KEYS_OF_BIN = 256
 _LEAST_BITS, _MOST_BITS = 16, 24
+
+# A key that was collected, its weight, and the number of its bin among those of all groups.
+COLLECTED = np.dtype([("bin", np.int64), ("key", np.uint64), ("weight", np.int64)])
 
 
 def histogram_bits(records: int) -> int:
@@ -38,6 +42,8 @@ class Quantiles:
     whose middle is there or behind. So with weights of 1, at place i is the key of rank i.
 
     Call `count` with all keys, then `choose`, then `collect` with all keys again, then `keys`.
+    Where each worker has some of the keys, histograms add up, `wanted` tells others which keys to
+    collect, and what they have `collected` is joined.
 
     Args:
         bits: Leading bits of the key to count by.
@@ -45,6 +51,8 @@ class Quantiles:
 
     Attributes:
         histogram: [groups, 2**bits] int64, the weight of each bin.
+        wanted: [groups, 2**bits] bool, the bins whose keys are collected.
+        collected: Arrays of COLLECTED.
     """
 
     def __init__(self, bits: int, groups: int = 1) -> None:
@@ -52,8 +60,8 @@ class Quantiles:
         self.histogram: npt.NDArray[np.int64] = np.zeros((groups, 1 << bits), np.int64)
         self._places: Sequence[npt.NDArray[Any]] = ()
         self._bins: Sequence[IntArray] = ()  # of the places
-        self._wanted = np.zeros(0, bool)
-        self._collected: list[tuple[IntArray, UInt64Array, IntArray]] = []
+        self.wanted: BoolArray = np.zeros(self.histogram.shape, bool)
+        self.collected: list[StructuredArray] = []
 
     @property
     def counts(self) -> IntArray:
@@ -72,27 +80,27 @@ class Quantiles:
         ends = np.cumsum(self.histogram, axis=1)
         bins = [np.searchsorted(*of, side="right") for of in zip(ends, places, strict=True)]
         self._bins = [np.minimum(one, self.histogram.shape[1] - 1) for one in bins]
-        self._wanted = np.zeros(self.histogram.shape, bool)
         for group, wanted in enumerate(self._bins):
-            self._wanted[group, wanted] = True
+            self.wanted[group, wanted] = True
 
     def collect(
         self, keys: UInt64Array, groups: IntArray | int = 0, weights: IntArray | int = 1
     ) -> None:
         """Second pass."""
         bins = self._bins_of(keys, groups)
-        inside = self._wanted.reshape(-1)[bins]
-        weighed = np.broadcast_to(np.asarray(weights, np.int64), keys.shape)[inside]
-        self._collected.append((bins[inside], keys[inside], weighed))
+        inside = self.wanted.reshape(-1)[bins]
+        rows = np.empty(int(inside.sum()), COLLECTED)
+        rows["bin"], rows["key"] = bins[inside], keys[inside]
+        rows["weight"] = np.broadcast_to(np.asarray(weights, np.int64), keys.shape)[inside]
+        self.collected.append(rows)
 
     def keys(self) -> list[UInt64Array]:
         """By group: a key for each place, which those behind it have at least, and no others."""
-        nothing = (np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
-        bins, keys, weights = map(np.concatenate, zip(nothing, *self._collected, strict=True))
-        order = np.lexsort((keys, bins >> self._bits))
-        bins, keys, weights = bins[order], keys[order], weights[order]
+        rows = np.concatenate([np.empty(0, COLLECTED), *self.collected])
+        rows = rows[np.lexsort((rows["key"], rows["bin"] >> self._bits))]
+        bins, keys, weights = (np.ascontiguousarray(rows[name]) for name in COLLECTED.names or ())
         # The weight of bins that were not collected is before a key, too.
-        skipped = np.cumsum(np.where(self._wanted, 0, self.histogram), axis=1)
+        skipped = np.cumsum(np.where(self.wanted, 0, self.histogram), axis=1)
         chosen = []
         for group, (places, wanted) in enumerate(zip(self._places, self._bins, strict=True)):
             own = slice(*np.searchsorted(bins, [group << self._bits, (group + 1) << self._bits]))

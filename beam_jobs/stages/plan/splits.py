@@ -78,13 +78,22 @@ def _thresholds(fractions: dict[str, float]) -> npt.NDArray[np.float64]:
     return np.cumsum(list(fractions.values()))[:-1]
 
 
-def by_corpus(assignment: Assignment, sidecars: Sidecars) -> None:
+def named_splits(sidecars: Sidecars) -> set[str | None]:
+    """The splits that folders or columns name; None is among them if a record has none."""
+    return {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
+
+
+def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]) -> None:
     """Assigns each record the split that its folder or column names.
+
+    Args:
+        assignment: Changed in place.
+        sidecars: Staged units.
+        named: The `named_splits` of all units.
 
     Raises:
         InputError: Records of one group are in different splits.
     """
-    named = {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
     assignment.names = [name for name in _GIVEN_ORDER if name in named]
     names = pa.array(assignment.names, pa.string())
     groups: list[UInt64Array] = []
@@ -153,24 +162,36 @@ def stratified(
     their most frequent class.
     """
     assignment.names = list(fractions)
-    components = _Components(assignment, sidecars, identity, class_names)
-    classes = 1 + len(class_names)  # the first is that of records without a label
-    quantiles = Quantiles(class_bits(sidecars.records, classes), classes)
-    for _, keys, labels, alone in components.records():
-        quantiles.count(keys[alone], labels[alone])
-    quantiles.count(components.keys, components.labels, components.sizes)
+    strata = Strata(assignment, sidecars, identity, class_names)
+    positions = positions_by_class(sidecars.records, class_names)
+    strata.count(positions)
+    choose_thresholds(positions, fractions)
+    strata.collect(positions)
+    strata.assign(np.stack(positions.keys()))
+
+
+def positions_by_class(records: int, class_names: list[str]) -> Quantiles:
+    """Where positions of so many records are counted: the first group has no label."""
+    classes = 1 + len(class_names)
+    return Quantiles(class_bits(records, classes), classes)
+
+
+def choose_thresholds(positions: Quantiles, fractions: dict[str, float]) -> None:
+    """Chooses the places in every class where splits begin, once all positions are counted."""
     thresholds = _thresholds(fractions)
-    quantiles.choose([_places(thresholds, total) for total in quantiles.counts.tolist()])
-    for _, keys, labels, alone in components.records():
-        quantiles.collect(keys[alone], labels[alone])
-    quantiles.collect(components.keys, components.labels, components.sizes)
-    begins = np.stack(quantiles.keys())
-    for split_of, keys, labels, _ in components.records():
-        split_of[split_of != LEFT_OUT] = (begins[labels] <= keys[:, np.newaxis]).sum(axis=1)
+    positions.choose([_places(thresholds, total) for total in positions.counts.tolist()])
 
 
-class _Components:
-    """Records that must stay together, as one key and one label each; others are alone.
+class Strata:
+    """The positions of records, by class.
+
+    Records that must stay together have one key and one label; others are alone.
+
+    Args:
+        assignment: Which records are in a split, and where `assign` puts the splits.
+        sidecars: Staged units.
+        identity: What must stay together.
+        class_names: Names of the classes of the label.
 
     Attributes:
         keys: [n] uint64, ascending; larger ones have larger positions.
@@ -198,7 +219,24 @@ class _Components:
             np.concatenate(keys), np.concatenate(labels)
         )
 
-    def records(
+    def count(self, positions: Quantiles) -> None:
+        """Counts all positions."""
+        for _, keys, labels, alone in self._records():
+            positions.count(keys[alone], labels[alone])
+        positions.count(self.keys, self.labels, self.sizes)
+
+    def collect(self, positions: Quantiles) -> None:
+        """Collects those near the places that are chosen."""
+        for _, keys, labels, alone in self._records():
+            positions.collect(keys[alone], labels[alone])
+        positions.collect(self.keys, self.labels, self.sizes)
+
+    def assign(self, begins: UInt64Array) -> None:
+        """Assigns the splits, which begin at [classes, splits - 1] positions in each class."""
+        for split_of, keys, labels, _ in self._records():
+            split_of[split_of != LEFT_OUT] = (begins[labels] <= keys[:, np.newaxis]).sum(axis=1)
+
+    def _records(
         self,
     ) -> Iterator[tuple[npt.NDArray[np.int8], UInt64Array, IntArray, BoolArray]]:
         """Splits of all rows of a part; keys, labels, alone of its records that are in a split."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.assignment import Assignment, new_splits
 from beam_jobs.staging.reordering import Partitions, RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
@@ -71,7 +71,7 @@ def sidecars():
 @pytest.fixture
 def assignment(tmp_path):
     counter = iter(range(10**9))
-    return lambda of: Assignment(tmp_path / f"splits{next(counter)}.npy", of)
+    return lambda of: Assignment(new_splits(tmp_path / f"splits{next(counter)}.npy", of.records))
 
 
 @pytest.fixture

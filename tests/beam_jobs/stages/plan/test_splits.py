@@ -166,7 +166,7 @@ def test_given_splits(sidecars, assignment, by_id):
     given_split = ["train", "test", "train", "validation"]
     of = sidecars(_rows("abab", split=lambda number: given_split[number]))
     assigned = assignment(of)
-    splits.by_corpus(assigned, of)
+    splits.by_corpus(assigned, of, splits.named_splits(of))
     assert assigned.names == ["train", "validation", "test"]
     split_of = by_id(of, assigned)
     assert [assigned.names[split_of[f"r{n:04d}"]] for n in range(4)] == given_split
@@ -176,7 +176,7 @@ def test_a_group_in_two_given_splits_is_reported(sidecars, assignment):
     rows = _rows("aaaa", split=lambda n: ["train", "test"][n % 2], group=lambda n: f"g{n // 2}")
     of = sidecars(rows)
     with pytest.raises(InputError, match=r"2 groups of --group-by .*two splits.* train and test"):
-        splits.by_corpus(assignment(of), of)
+        splits.by_corpus(assignment(of), of, splits.named_splits(of))
 
 
 UNBALANCED = st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200)
