@@ -39,6 +39,15 @@ from beam_jobs.stages.plan import (
     merging_at,
     plan_shards,
 )
+from beam_jobs.stages.plan.spread import (
+    RangeResult,
+    RangeTask,
+    begin_rounds,
+    decide_round,
+    do_round,
+    is_spread,
+    round_names,
+)
 from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
@@ -86,7 +95,15 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
     job = (context, launched)
     yield Step("ListUnits", ListUnits(*job), BUILDS)  # Unit
     yield Step("StageUnits", StageUnits(*job), "ListUnits", spread="SpreadUnits")  # UnitSummary
-    yield Step("PlanShards", PlanShards(*job, merging), BUILDS, ("StageUnits",))  # ShardSpec
+    planned = "StageUnits"
+    for name in round_names(context.options) if merging.ranges > 1 else ():
+        # A large corpus is planned in rounds, each a step of one worker and one of all.
+        begin = f"Begin{name}"
+        yield Step(begin, BeginRound(*job, merging), BUILDS, (planned,))  # RangeTask
+        yield Step(name, DoRound(*job, merging), begin, spread=f"Spread{name}")  # RangeResult
+        planned = name
+    summaries = ("StageUnits",) if planned == "StageUnits" else ("StageUnits", planned)
+    yield Step("PlanShards", PlanShards(*job, merging), BUILDS, summaries)  # ShardSpec
     shards = "PlanShards"
     if merging.max_levels:
         # How many levels there are is known once units are staged, so some of these steps may have
@@ -228,24 +245,73 @@ class StageUnits(Work):
             yield summary
 
 
-class PlanShards(Work):
-    """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge."""
+class _Planning(Work):
+    """A stage that plans."""
 
     def __init__(self, context: JobContext, launched: bool, merging: Merging) -> None:
         super().__init__(context, launched)
         self._merging = merging
 
+    def _begin(self, summaries: list[UnitSummary]) -> None:
+        check_readable(summaries)
+        self._context.workspace.mark("plan")
+        report(self._context.workspace.progress, "plan")  # nothing is counted for some time
+
+
+class BeginRound(_Planning):
+    """A Build and all that was made before in, a RangeTask for each range out.
+
+    Before the first round these are UnitSummary, then the RangeResult of the round before. None are
+    out for a job that one worker plans.
+    """
+
     @override
-    def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
+    def process(self, build: Build, before: list[Any]) -> Iterator[RangeTask]:
+        if Build(*build).complete or not before:
+            return
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
+            job = (self._context, self._merging)
+            if isinstance(before[0], RangeResult):
+                yield from decide_round([RangeResult(*one) for one in before], *job)
+            elif is_spread(*job):
+                self._begin(before)
+                yield from begin_rounds(before, *job)
+
+
+class DoRound(_Planning):
+    """RangeTask(round=2, number=17) in, RangeResult(round=2, number=17, ...) out."""
+
+    @override
+    def process(self, task: RangeTask) -> Iterator[RangeResult]:
+        with self._reporting_errors() as wanted:
+            if wanted:
+                yield do_round(RangeTask(*task), self._context, self._merging)
+
+
+class PlanShards(_Planning):
+    """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge.
+
+    Of a job that is planned in rounds, the RangeResult of the last one are in, too.
+    """
+
+    @override
+    def process(
+        self, build: Build, summaries: list[UnitSummary], *last: list[RangeResult]
+    ) -> Iterator[ShardSpec]:
         if Build(*build).complete:
             return
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
-            check_readable(summaries)
             workspace = self._context.workspace
-            workspace.mark("plan")
-            report(workspace.progress, "plan")  # nothing is counted for some time
+            results = [RangeResult(*one) for results in last for one in results]
+            if results:
+                decide_round(results, self._context, self._merging)
+                workspace.mark("merge")
+                return
+            self._begin(summaries)
             specs = plan_shards(summaries, self._context, self._merging)
             workspace.mark("shard" if specs else "merge")
             yield from specs

@@ -98,6 +98,7 @@ class RecordType(abc.ABC):
         ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
             kept records for which one is true, under its name.
         late_columns: Index columns, besides the main label, that sharding fills in.
+        plans_at_once: Whether `plan_changes` or `prepare_shared_artifacts` looks at all units.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
@@ -113,6 +114,7 @@ class RecordType(abc.ABC):
     dedup_features: tuple[pa.Field, ...] = ()
     ledger_columns: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
+    plans_at_once: bool = False
     planning_passes: int = 0
     runs_python: bool = False
     batch_bytes: int = 4 << 20  # 4 MiB

@@ -90,6 +90,7 @@ class TextRecords(RecordType):
             *(_SEGMENT_FIELD,) * bool(self._segments),
         )
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
+        self.plans_at_once = bool(self._segments)
         self.late_columns = label_index_columns(options)
         own = Feature("id", "text"), Feature("text", "text")
         self.schema = Schema("text", (*own, *further_features(options)))

@@ -55,6 +55,7 @@ class TokenRecords(TextRecords):
             # The index of packed sequences has no such columns, so shards count their values.
             self.summarized, self._counted = (), self.summarized
         self._loaded: tuple[str, Tokenizer] | None = None
+        self.plans_at_once |= options.train_tokenizer is not None
 
     def _token_features(self) -> tuple[Feature, ...]:
         length = self._options.pack

@@ -57,7 +57,7 @@ class Sidecars:
         kept = {summary.key: summary for summary in summaries if summary.kept}
         self.keys: Sequence[str] = sorted(kept)
         self.sha256: Sequence[str] = [kept[key].sha256.get("arrow", "") for key in self.keys]
-        self._copies = _LocalCopies(workspace)
+        self._copies: _LocalCopies | _JoinedUnits = _LocalCopies(workspace)
         sizes = (kept[key].kept for key in self.keys)
         self.begins: IntArray = np.cumsum([0, *sizes], dtype=np.int64)
         self.records = int(self.begins[-1])
@@ -69,7 +69,8 @@ class Sidecars:
 
     def fetch(self) -> None:
         """Copies remote sidecars to the local disk, for passes over all of them."""
-        self._copies.fetch(self.keys, self.sha256)
+        if isinstance(self._copies, _LocalCopies):
+            self._copies.fetch(self.keys, self.sha256)
 
     def partitions(self, dtype: np.dtype[Any], number: int) -> Partitions:
         """Where rows of all units wait for their partition to be complete."""
@@ -93,6 +94,24 @@ class Sidecars:
         """
         same = self.without_progress()
         same._edit = edit
+        return same
+
+    def join(self, sink: pa.NativeFile, columns: Sequence[str]) -> None:
+        """Writes some columns of all units, each as a record batch, for `joined`."""
+        writer = None
+        for unit in range(len(self.keys)):
+            table = self.table(unit).select(list(columns))
+            plain = pa.schema([(field.name, _plain(field.type)) for field in table.schema])
+            (batch,) = table.cast(plain).combine_chunks().to_batches()
+            writer = writer or pa.ipc.new_file(sink, plain)
+            writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+
+    def joined(self, path: Path) -> Sidecars:
+        """The same units with the columns that `join` wrote, in a local file that is mapped."""
+        same = copy.copy(self)
+        same._copies = _JoinedUnits(path, self.keys)
         return same
 
     def included(self, begin: int, table: pa.Table) -> BoolArray:
@@ -196,6 +215,23 @@ class _LocalCopies:
         if self._folder is not None:
             return read_table(Path(self._folder.name) / key)
         return read_sidecar(self._workspace, key, sha256)
+
+
+class _JoinedUnits:
+    """Columns of units in one file, in which each has a record batch."""
+
+    def __init__(self, path: Path, keys: Sequence[str]) -> None:
+        self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._numbers = {key: number for number, key in enumerate(keys)}
+
+    def table(self, key: str, sha256: str) -> pa.Table:
+        """The columns of a unit; those of all units were compared with a checksum."""
+        return pa.Table.from_batches([self._reader.get_batch(self._numbers[key])])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without a dictionary, which may differ from unit to unit."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def rows_among(records: IntArray, begin: int, table: pa.Table) -> tuple[slice, IntArray]:

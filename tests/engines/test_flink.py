@@ -63,17 +63,18 @@ def test_counters_are_beam_metrics(samples, flink, tmp_path):
     assert '"NAME": "records_read"' in shown and '"NAMESPACE": "shardmill"' in shown
 
 
-def test_units_are_merged_in_levels(samples, flink, tmp_path):
+def test_units_are_planned_in_rounds_and_merged_in_levels(samples, flink, tmp_path):
     given = {"resize": "shorter:64", "unit_size": "128KiB", "num_shards": 20}
     local = preprocess(ImageOptions((str(samples),), str(tmp_path / "local"), **given))
     # Requests that are dear enough for a corpus of 4 MB.
-    merging = Merging(OBJECT_STORE._replace(read_dollars=1.0), MergeLimits(block_bytes=1 << 16), 2)
+    cost = OBJECT_STORE._replace(read_dollars=1.0)
+    merging = Merging(cost, MergeLimits(block_bytes=1 << 16), 2, ranges=4)
     runner, beam_options = choose_runner(flink.beam_args, None)
     with beam.Pipeline(runner=runner, options=beam_options) as pipeline:
         options = ImageOptions((str(samples),), str(tmp_path / "set"), **given)
         _ = pipeline | BuildShardSet(options, merging=merging)
     assert load_manifest(tmp_path / "set").root_hash == local.manifest.root_hash
-    for stage in ("Merge1", "Merge2"):
+    for stage in ("JoinClusters", "OrderKeys", "Merge1", "Merge2"):
         assert sum(flink.records_by_task_manager(stage).values()) > 1
 
 

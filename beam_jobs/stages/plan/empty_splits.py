@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.stages.plan.splits import Identity
-from beam_jobs.stages.plan.state import PlanState
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
-from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from foundation.wording import counted
 
+# The parts of all sidecars, for any number of passes.
+Parts = Iterable[tuple[int, pa.Table]]
 
-def empty_split_warnings(state: PlanState) -> list[str]:
+
+def empty_split_warnings(
+    context: JobContext,
+    assignment: Assignment,
+    sidecars: Parts,
+    identity: Identity,
+    assigned: IntArray,
+) -> list[str]:
     """A sentence for every split without records: which one, why, and what to do.
 
     There is none if no record at all is kept, which is an error of its own.
 
     Args:
-        state: The final splits.
+        context: The job.
+        assignment: The final splits.
+        sidecars: All staged units.
+        identity: What stays together.
+        assigned: [splits] int64, records of each before any were left out for their parts.
     """
-    options, assignment = state.context.options, state.assignment
-    sidecars = state.sidecars.without_progress()
-    kept = assignment.counts()
+    options, kept = context.options, assignment.counts()
     if not kept.any():
         return []
     if splits_are_given(options.split):
-        return _given(assignment, kept, sidecars, state.context.workspace)
-    identity = Identity(sidecars, state.clusters if options.duplicates == "keep" else None)
+        return _given(assignment, kept, sidecars, context.workspace)
     warnings = []
     for (name, fraction), count, before in zip(
-        parse_splits(options.split).items(), kept.tolist(), state.assigned.tolist(), strict=True
+        parse_splits(options.split).items(), kept.tolist(), assigned.tolist(), strict=True
     ):
         if count:
             continue
@@ -55,7 +65,7 @@ def empty_split_warnings(state: PlanState) -> list[str]:
 
 
 def _stratified(
-    fraction: float, assignment: Assignment, sidecars: Sidecars, identity: Identity
+    fraction: float, assignment: Assignment, sidecars: Parts, identity: Identity
 ) -> str:
     classes: Counter[str] = Counter()
     for begin, table in sidecars:
@@ -76,7 +86,7 @@ def _stratified(
 def _by_hash(
     fraction: float,
     assignment: Assignment,
-    sidecars: Sidecars,
+    sidecars: Parts,
     identity: Identity,
     options: PreprocessOptions,
 ) -> str:
@@ -95,7 +105,7 @@ def _by_hash(
     )
 
 
-def _together(assignment: Assignment, sidecars: Sidecars, identity: Identity) -> int:
+def _together(assignment: Assignment, sidecars: Parts, identity: Identity) -> int:
     """Number of groups that stay together; a record without others is one, too."""
     groups = [np.zeros(0, np.uint64)]
     for begin, table in sidecars:
@@ -105,7 +115,7 @@ def _together(assignment: Assignment, sidecars: Sidecars, identity: Identity) ->
 
 
 def _given(
-    assignment: Assignment, kept: IntArray, sidecars: Sidecars, workspace: Workspace
+    assignment: Assignment, kept: IntArray, sidecars: Parts, workspace: Workspace
 ) -> list[str]:
     """Of the splits that folders, or the rows of --labels, name."""
     listed = pc.unique(read_table(workspace.listing)["split"]).drop_null().to_pylist()

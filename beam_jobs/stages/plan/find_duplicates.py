@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from beam_jobs.dedup.clusters import (
 from beam_jobs.dedup.exact import (
     FINGERPRINT,
     NO_PAIRS,
+    Confirm,
     exact_pairs,
     pairs_among,
     repeated_rows,
@@ -33,6 +34,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
+from foundation.storage import Place
 
 _BATCH_ROWS = 1 << 11  # a MiB
 
@@ -48,20 +50,11 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
         rows: About how many are compared at a time.
     """
     options, record_type, workspace = context.options, context.record_type, context.workspace
-    join = partial(
-        find_clusters,
-        keep_all=options.duplicates == "keep",
-        drop_conflicts=options.conflicts == "drop",
-    )
-    confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
+    confirm = record_type.confirm and partial(confirmed, sidecars, record_type.confirm)
     if options.dedup == "exact":
-        columns = {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}
-        parts = repeated_rows(sidecars, columns, rows)
-        clusters_of_parts = (
-            join(partial(_rows_of, part), pairs_among(part, confirm), NO_NEAR_PAIRS)
-            for part in parts
-        )
-        return _sorted_clusters(clusters_of_parts, workspace)
+        parts = repeated_rows(sidecars, {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}, rows)
+        clusters = sort_clusters(exact_clusters(parts, options, confirm), workspace)
+        return clusters._replace(members=read_table(workspace.clusters))
     exact, near = NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup == "near" and sidecars.records:
         exact = exact_pairs(sidecars, confirm, rows)
@@ -70,23 +63,48 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
         if sidecars.excluded is not None:
             first &= ~sidecars.excluded
         near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
-    clusters = join(partial(sidecars.take, columns=list(MEMBER_COLUMNS)), exact, near)
+    members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
+    clusters = find_clusters(members_of, exact, near, **_rules(options))
     write_clusters(workspace, clusters.members.schema, [clusters.members])
     return clusters
 
 
-def write_clusters(workspace: Workspace, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Writes the file of clusters, which the commit reads a batch at a time."""
+def _rules(options: PreprocessOptions) -> dict[str, bool]:
+    return {
+        "keep_all": options.duplicates == "keep",
+        "drop_conflicts": options.conflicts == "drop",
+    }
+
+
+def write_clusters(
+    workspace: Workspace, schema: pa.Schema, tables: Iterable[pa.Table], place: Place | None = None
+) -> None:
+    """Writes a file of clusters, which the commit reads a batch at a time."""
     with (
-        workspace.write_arrow(workspace.clusters) as sink,
+        workspace.write_arrow(place or workspace.clusters) as sink,
         pa.ipc.new_file(sink, schema) as writer,
     ):
         for table in tables:
             writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
 
-def _sorted_clusters(parts: Iterable[Clusters], workspace: Workspace) -> Clusters:
-    """Sorts clusters of any number in a file; no part has a record in common with another."""
+def exact_clusters(
+    parts: Iterable[pa.Table], options: PreprocessOptions, confirm: Confirm | None
+) -> Iterator[Clusters]:
+    """The clusters of exact duplicates in each part of `repeated_rows`."""
+    for part in parts:
+        pairs = pairs_among(part, confirm)
+        yield find_clusters(partial(_rows_of, part), pairs, NO_NEAR_PAIRS, **_rules(options))
+
+
+def sort_clusters(
+    parts: Iterable[Clusters], workspace: Workspace, place: Place | None = None
+) -> Clusters:
+    """Sorts clusters of any number in a file; no part has a record in common with another.
+
+    Returns:
+        The numbers of them, without members.
+    """
     dropped = conflicts = lost = 0
     with closing(RowSorter(workspace.scratch_file(), CLUSTER_SCHEMA, CLUSTER_ORDER)) as rows:
         for part in parts:
@@ -94,8 +112,8 @@ def _sorted_clusters(parts: Iterable[Clusters], workspace: Workspace) -> Cluster
             conflicts += part.conflicts
             lost += part.lost_to_conflict
             rows.append(part.members)
-        write_clusters(workspace, CLUSTER_SCHEMA, rows.in_order())
-    return Clusters(read_table(workspace.clusters), dropped, conflicts, lost)
+        write_clusters(workspace, CLUSTER_SCHEMA, rows.in_order(), place)
+    return Clusters(CLUSTER_SCHEMA.empty_table(), dropped, conflicts, lost)
 
 
 def _rows_of(part: pa.Table, records: IntArray) -> pa.Table:
@@ -105,7 +123,7 @@ def _rows_of(part: pa.Table, records: IntArray) -> pa.Table:
     return part.take(pa.array(order[np.searchsorted(numbers[order], records)]))
 
 
-def _confirm(
+def confirmed(
     sidecars: Sidecars, confirm: Callable[[Mapping[str, Any]], bytes], records: IntArray
 ) -> npt.NDArray[np.uint8]:
     """[n, 16] uint8, computed from the payload of the few records that need it."""
@@ -113,15 +131,15 @@ def _confirm(
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
 
 
-def conflict_notes(clusters: Clusters, options: PreprocessOptions) -> list[str]:
-    """A note if records of one cluster have different labels."""
-    if not clusters.conflicts:
+def conflict_notes(conflicts: int, clusters: int, options: PreprocessOptions) -> list[str]:
+    """A note if so many of the clusters have different labels."""
+    if not conflicts:
         return []
     what = {
         ("drop", "keep"): "one record of each is kept; --conflicts drop leaves them out",
         ("drop", "drop"): "they are left out",
     }.get((options.duplicates, options.conflicts), "all their records are kept")
     return [
-        f"{clusters.conflicts} of {clusters.number} duplicate clusters have contradictory labels: "
+        f"{conflicts} of {clusters} duplicate clusters have contradictory labels: "
         f"{what} (duplicates.parquet lists them)"
     ]

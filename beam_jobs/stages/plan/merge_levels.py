@@ -95,11 +95,14 @@ class Merging(NamedTuple):
         cost: Cost of the storage that has the units.
         limits: MergeLimits of a worker.
         max_levels: Number of levels that the pipeline has; 0 if it has none.
+        ranges: Number of ranges of units, and of hashes, that workers plan; 1 if one worker plans
+            the whole.
     """
 
     cost: RequestCost
     limits: MergeLimits
     max_levels: int
+    ranges: int = 1
 
 
 LIMITS = MergeLimits()
@@ -164,12 +167,17 @@ UNIT_BYTES = int((32 << 20) * (1 - math.exp(-3)))
 SHARD_BYTES = 128 << 20
 _MOST_GROWTH = 8  # of compressed text
 
+# One worker plans so many units of photographs within half a minute. Each range reads what each
+# other has written for it, so requests grow with the square of their number.
+_UNITS_OF_RANGE = 1 << 12
+_MOST_RANGES = 1 << 11
+
 # Below this, local builds never merge: the page cache has the sidecars, and copying takes longer.
 _LOCAL_BYTES = 256 << 30
 
 
 def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
-    """How a build merges whose units are staged there.
+    """How a build merges whose units are staged there, and whether it is planned in rounds.
 
     Args:
         place: Folder of the staged units.
@@ -181,8 +189,16 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
             return merging
         # A level that has nothing to do takes half a second. Staged, a corpus may be larger.
         levels = choose_levels(usual_work(_MOST_GROWTH * corpus_bytes), merging)
-        return merging._replace(max_levels=max(1, len(levels)))
-    return Merging(LOCAL, LIMITS, MAX_LEVELS if (corpus_bytes or 0) >= _LOCAL_BYTES else 0)
+        max_levels = max(1, len(levels))
+        return merging._replace(max_levels=max_levels, ranges=_ranges(corpus_bytes))
+    if (corpus_bytes or 0) < _LOCAL_BYTES:
+        return NO_MERGING
+    return Merging(LOCAL, LIMITS, MAX_LEVELS, _ranges(corpus_bytes or 0))
+
+
+def _ranges(corpus_bytes: int) -> int:
+    """Number of ranges of units to plan."""
+    return min(_MOST_RANGES, max(1, corpus_bytes // (UNIT_BYTES * _UNITS_OF_RANGE)))
 
 
 def usual_work(payload_bytes: int) -> MergeWork:

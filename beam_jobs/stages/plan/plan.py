@@ -130,9 +130,14 @@ def plan_shards(
     _balance(state)
     _cut_shards(state)
     plan = _write_plan(state)
-    salt = [SHARD_VERSION, context.record_type.version, context.options.name]
-    salt += [plan.class_names, plan.num_shards, context.record_type.shard_options(), plan.settled]
-    return _write_recipes(state, merging, json.dumps(salt).encode())
+    return _write_recipes(state, merging, shard_salt(context, plan))
+
+
+def shard_salt(context: JobContext, plan: Plan) -> bytes:
+    """What decides the bytes of every shard, besides its records."""
+    record_type = context.record_type
+    salt = [SHARD_VERSION, record_type.version, context.options.name, plan.class_names]
+    return json.dumps([*salt, plan.num_shards, record_type.shard_options(), plan.settled]).encode()
 
 
 def _find_duplicates(
@@ -140,7 +145,7 @@ def _find_duplicates(
 ) -> PlanState:
     """Finds the records that are left out whatever their split, and their duplicates."""
     options, workspace = context.options, context.workspace
-    _check_complete(summaries, workspace)
+    check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, context.record_type))
@@ -188,7 +193,7 @@ def _assign_splits(state: PlanState) -> None:
 def _balance(state: PlanState) -> None:
     """Repeats or leaves out records of the training split."""
     options, assignment, sidecars = state.context.options, state.assignment, state.sidecars
-    if options.balance == "none" or not _trains(assignment, options):
+    if options.balance == "none" or not trains(assignment, options):
         return
     state.balance = balance(options.balance, assignment, sidecars, state.class_names["label"])
     if state.balance is not None:
@@ -229,20 +234,25 @@ def _write_plan(state: PlanState) -> Plan:
         excluded_refused=excluded.refused,
         excluded_filtered=excluded.filtered,
         repeated=state.copies,
-        counted=_count_kept(assignment, state.sidecars, record_type),
+        counted=count_kept(assignment, state.sidecars, record_type),
         notes=[
-            *conflict_notes(clusters, options),
+            *conflict_notes(clusters.conflicts, clusters.number, options),
             *state.notes,
             *artifact_notes,
             *excluded.notes,
         ],
         # A generation may be small: its splits are those of the set.
-        warnings=[] if options.base else empty_split_warnings(state),
+        warnings=[] if options.base else _empty_split_warnings(state),
         settled=settled,
     )
-    write_marker(workspace, workspace.plan / "plan.json", plan._asdict())
+    store_plan(workspace, plan)
     workspace.share_plan_file(SPLITS_FILE)
     return plan
+
+
+def store_plan(workspace: Workspace, plan: Plan) -> None:
+    """Writes plan.json."""
+    write_marker(workspace, workspace.plan / "plan.json", plan._asdict())
 
 
 def _write_recipes(state: PlanState, merging: Merging, salt: bytes) -> list[ShardSpec]:
@@ -294,7 +304,7 @@ def load_plan(workspace: Workspace) -> Plan:
     return Plan(**plan)
 
 
-def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:
+def check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:
     """Checks that the runner neither lost nor repeated an element, and so records."""
     listed = sorted(unit.key for unit in read_units(workspace))
     staged = sorted(summary.key for summary in summaries)
@@ -303,6 +313,13 @@ def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> N
             f"The Beam runner lost or repeated work: {len(staged)} results for {len(listed)} "
             "units. Run the same command again, or without the Beam options that cause this."
         )
+
+
+def _empty_split_warnings(state: PlanState) -> list[str]:
+    sidecars = state.sidecars.without_progress()
+    keep = state.context.options.duplicates == "keep"
+    identity = Identity(sidecars, state.clusters if keep else None)
+    return empty_split_warnings(state.context, state.assignment, sidecars, identity, state.assigned)
 
 
 def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordType) -> int:
@@ -356,9 +373,10 @@ def _assign(
         by_fraction(assignment, sidecars, identity, fractions)
 
 
-def _count_kept(
+def count_kept(
     assignment: Assignment, sidecars: Sidecars, record_type: RecordType
 ) -> dict[str, int]:
+    """Number of kept records by the name of a ledger column."""
     names = [field.name for field in record_type.ledger_columns]
     counts = dict.fromkeys(names, 0)
     for begin, table in sidecars if names else ():
@@ -396,7 +414,7 @@ def shards_of(
     return min(records, options.num_shards)
 
 
-def _trains(assignment: Assignment, options: PreprocessOptions) -> bool:
+def trains(assignment: Assignment, options: PreprocessOptions) -> bool:
     """Whether there is a training split: evaluation must see the corpus unchanged.
 
     Raises:

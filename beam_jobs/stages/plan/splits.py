@@ -83,6 +83,11 @@ def named_splits(sidecars: Sidecars) -> set[str | None]:
     return {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
 
 
+def given_names(named: set[str | None]) -> list[str]:
+    """The names of given splits, in the order in which they are written."""
+    return [name for name in _GIVEN_ORDER if name in named]
+
+
 def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]) -> None:
     """Assigns each record the split that its folder or column names.
 
@@ -94,7 +99,7 @@ def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]
     Raises:
         InputError: Records of one group are in different splits.
     """
-    assignment.names = [name for name in _GIVEN_ORDER if name in named]
+    assignment.names = given_names(named)
     names = pa.array(assignment.names, pa.string())
     groups: list[UInt64Array] = []
     given: list[IntArray] = []

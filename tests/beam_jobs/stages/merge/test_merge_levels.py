@@ -122,6 +122,13 @@ def test_a_pipeline_has_the_levels_that_its_corpus_may_need():
     assert [merging_at(bucket, 10**n).max_levels for n in (3, 9, 11, 12, 14)] == [1, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("place", [Url("gs://bucket/units"), Path("units")])
+def test_only_large_corpora_are_planned_in_rounds(place):
+    ranges = [merging_at(place, size).ranges for size in (10**9, 10**11, 10**13, 10**15)]
+    assert ranges == [1, 1, 76, 2048]
+    assert merging_at(place, None).ranges == 1
+
+
 @pytest.mark.parametrize(
     ("terabytes", "levels"), [(0.001, 0), (0.01, 1), (1, 2), (10, 3), (100, 4)]
 )

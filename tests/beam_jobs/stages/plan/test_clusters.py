@@ -14,7 +14,7 @@ from beam_jobs.dedup.clusters import (
 )
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.stages.plan import find_duplicates
-from beam_jobs.workspace import Workspace
+from beam_jobs.workspace import Workspace, read_table
 from shard_format import UsageError
 from tests.fixtures.proofs import examples
 
@@ -40,10 +40,10 @@ def test_clusters_are_sorted_on_disk(tmp_path_factory, parts, held):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "SORTED_BYTES", held)
         patch.setattr(bounds, "JOINED_ROWS", 1)
-        on_disk = find_duplicates._sorted_clusters(clusters, workspace)
+        on_disk = find_duplicates.sort_clusters(clusters, workspace)
     whole = pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *tables])
     whole = whole.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
-    assert on_disk.members.equals(whole)
+    assert read_table(workspace.clusters).equals(whole)
     assert (on_disk.num_dropped, on_disk.conflicts) == (len(whole) - len(parts), len(parts))
 
 

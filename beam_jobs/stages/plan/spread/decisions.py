@@ -1,0 +1,191 @@
+"""What is decided of a plan so far, as the tasks of the next round read it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.columns import IntArray, bounds_of
+from beam_jobs.job_context import JobContext
+from beam_jobs.stages.plan.balance import Balance
+from beam_jobs.stages.plan.merge_levels import Merging
+from beam_jobs.staging.exchange import Exchange
+from beam_jobs.staging.reordering import Partitions, RowSorter
+from beam_jobs.staging.units import dropping_damaged
+from beam_jobs.workspace import Workspace, read_marker, write_marker
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, frame, unframe
+
+
+@dataclasses.dataclass
+class Decisions:
+    """Decisions that are small, whatever the corpus; stored as JSON behind every round.
+
+    Attributes:
+        units: Number of units with records in each range of them.
+        records: Number of their records.
+        columns: Checksum of the columns of each range.
+        row_bytes: Bytes of all sidecar rows.
+        named: The splits that the source names; None is among them if a record has none.
+        staged: Class names of all records by label feature.
+        dropped: Number of duplicates to leave out.
+        clusters: Number of clusters of duplicates.
+        conflicts: Clusters whose records have different labels.
+        lost_to_conflict: Records left out only for that.
+        class_names: Names of the classes by label feature.
+        notes: Notes for the user.
+        wanted: Bins of `Quantiles` whose keys the next round collects.
+        begins: By class, the positions where splits begin.
+        names: Names of the splits.
+        balance: Fields of a Balance; None if every record occurs once.
+        records_of: By split, the number of records in each range of keys.
+        bytes_of: By split, bytes of its records.
+        counted: See `Plan`.
+        num_shards: Number of shards by split.
+        groups: Number of groups of the first merge level in each range of units.
+        levels: (groups, buckets) of all merge levels.
+        salt: What decides the bytes of every shard, besides its records; hexadecimal.
+    """
+
+    units: list[int] = dataclasses.field(default_factory=list)
+    records: list[int] = dataclasses.field(default_factory=list)
+    columns: list[str] = dataclasses.field(default_factory=list)
+    row_bytes: int = 0
+    named: list[str | None] = dataclasses.field(default_factory=list)
+    staged: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    dropped: int = 0
+    clusters: int = 0
+    conflicts: int = 0
+    lost_to_conflict: int = 0
+    class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    wanted: list[int] = dataclasses.field(default_factory=list)
+    begins: list[list[int]] = dataclasses.field(default_factory=list)
+    names: list[str] = dataclasses.field(default_factory=list)
+    balance: dict[str, Any] | None = None
+    records_of: list[list[int]] = dataclasses.field(default_factory=list)
+    bytes_of: list[int] = dataclasses.field(default_factory=list)
+    counted: dict[str, int] = dataclasses.field(default_factory=dict)
+    num_shards: dict[str, int] = dataclasses.field(default_factory=dict)
+    groups: list[int] = dataclasses.field(default_factory=list)
+    levels: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    salt: str = ""
+
+    @property
+    def rule(self) -> Balance | None:
+        """How often records occur; None for once."""
+        if self.balance is None:
+            return None
+        kinds = {"often": np.int64, "below": np.uint64, "counts": np.int64}
+        arrays = {name: np.array(self.balance[name], kind) for name, kind in kinds.items()}
+        return Balance(**{**self.balance, **arrays})
+
+    @rule.setter
+    def rule(self, rule: Balance) -> None:
+        fields = rule._asdict().items()
+        self.balance = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in fields
+        }
+
+
+@dataclasses.dataclass
+class SpreadPlan:
+    """A plan in the making, as a task or the worker that decides sees it.
+
+    Attributes:
+        context: The job.
+        merging: How units are merged; its `ranges` is the number of ranges of units and of hashes.
+        decisions: What is decided so far.
+    """
+
+    context: JobContext
+    merging: Merging
+    decisions: Decisions
+
+    @property
+    def workspace(self) -> Workspace:
+        """The folders of the build."""
+        return self.context.workspace
+
+    @property
+    def ranges(self) -> int:
+        """Number of ranges of units, and of hashes."""
+        return self.merging.ranges
+
+    @property
+    def begins(self) -> IntArray:
+        """[ranges + 1] int64, the number of the first record of each range of units."""
+        return bounds_of(np.array(self.decisions.records, np.int64))
+
+    @property
+    def records(self) -> int:
+        """Number of all staged records."""
+        return sum(self.decisions.records)
+
+    def exchange(self, name: str) -> Exchange:
+        """What one round writes, and the next one reads."""
+        return Exchange(self.workspace, name)
+
+    @contextmanager
+    def partitions(self, dtype: np.dtype[Any], number: int) -> Iterator[Partitions]:
+        """Where rows wait for their partition to be complete."""
+        partitions = Partitions(self.workspace.scratch_file(), dtype, number)
+        try:
+            yield partitions
+        finally:
+            partitions.close()
+
+    def sorter(self, *schema_and_order: Any) -> RowSorter:
+        """Where rows are brought into another order."""
+        return RowSorter(self.workspace.scratch_file(), *schema_and_order)
+
+    def save(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Writes an array for later rounds."""
+        with self.workspace.write(self._place(name)) as file:
+            file.write(frame(array.tobytes()))
+
+    def load(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """[n] a writable copy of an array that was saved.
+
+        Raises:
+            InputError: It was damaged since.
+        """
+        place = self._place(name)
+        with dropping_damaged(lambda: storage.delete(place)):
+            content = unframe(storage.read_bytes(place), str(place))
+        return np.frombuffer(content, dtype).copy()
+
+    def _place(self, name: str) -> Place:
+        return self.workspace.plan / f"{name}.array"
+
+
+def store_decisions(plan: SpreadPlan, number: int) -> None:
+    """Writes what the tasks of a round read."""
+    write_marker(plan.workspace, _place(plan.workspace, number), dataclasses.asdict(plan.decisions))
+
+
+def load_decisions(workspace: Workspace, number: int) -> Decisions:
+    """What `store_decisions` wrote.
+
+    Raises:
+        InputError: It was damaged since.
+    """
+    place = _place(workspace, number)
+    decisions = read_marker(place)
+    if decisions is None:
+        storage.read_bytes(place)  # raises where there is none
+        raise InputError(
+            f"The plan {place} was damaged during the build. Run the same command again."
+        )
+    return Decisions(**decisions)
+
+
+def _place(workspace: Workspace, number: int) -> Place:
+    return workspace.plan / f"decisions-{number:02d}.json"

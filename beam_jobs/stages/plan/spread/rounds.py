@@ -1,0 +1,211 @@
+"""The rounds of a job, and how one is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.job_context import JobContext
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import splits_are_given
+from beam_jobs.progress import report
+from beam_jobs.stages.plan.merge_levels import Merging
+from beam_jobs.stages.plan.plan import check_complete
+from beam_jobs.stages.plan.splits import named_splits
+from beam_jobs.stages.plan.spread import duplicates, shards, splits
+from beam_jobs.stages.plan.spread.decisions import (
+    Decisions,
+    SpreadPlan,
+    load_decisions,
+    store_decisions,
+)
+from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of, store_units
+from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.removed import collected
+from shard_format import InputError
+
+
+class RangeTask(NamedTuple):
+    """What a worker does in a round.
+
+    Attributes:
+        round: Number of the round.
+        number: Number of the range, of units or of hashes.
+    """
+
+    round: int
+    number: int
+
+
+class RangeResult(NamedTuple):
+    """What the worker that decides needs to know of it.
+
+    Attributes:
+        round: Number of the round.
+        number: Number of the range.
+        values: By name; small.
+    """
+
+    round: int
+    number: int
+    values: dict[str, Any]
+
+
+class Round(NamedTuple):
+    """A round of planning.
+
+    Attributes:
+        name: As a step of the pipeline.
+        work: What is done with a range; returns what is needed to decide.
+        decide: Decides from the results of all ranges, in their order.
+    """
+
+    name: str
+    work: Callable[[SpreadPlan, int], dict[str, Any]]
+    decide: Callable[[SpreadPlan, list[dict[str, Any]]], None]
+
+
+def _rounds(options: PreprocessOptions) -> list[Round]:
+    """The rounds of a job, each over all ranges of units or of hashes."""
+    rounds = [Round("ReadUnits", read_units, after_units)]  # units
+    if options.dedup != "off":
+        rounds += [
+            Round("FindRepeats", duplicates.find_repeats, duplicates.after_repeats),  # fingerprints
+            Round("DescribeRepeats", duplicates.describe_repeats, duplicates.after_descriptions),
+            Round("JoinClusters", duplicates.join_clusters, duplicates.after_clusters),
+        ]
+    rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
+    if options.stratify and not splits_are_given(options.split):
+        rounds += [
+            Round("CountClasses", splits.count_classes, splits.after_counts),
+            Round("CollectClasses", splits.collect_classes, splits.after_collection),
+        ]
+    rounds.append(Round("AssignSplits", splits.assign_splits, splits.after_splits))
+    if options.balance != "none":
+        rounds.append(Round("BalanceClasses", splits.balance_classes, splits.after_balance))
+    return [
+        *rounds,
+        Round("OrderKeys", shards.order_keys, shards.after_keys),
+        Round("CutShards", shards.cut_shards, shards.after_cut),  # keys
+        Round("WriteRecipes", shards.write_recipes, shards.after_recipes),  # units
+    ]
+
+
+def round_names(options: PreprocessOptions) -> list[str]:
+    """The names of the rounds of a job, in order."""
+    return [one.name for one in _rounds(options)]
+
+
+def is_spread(context: JobContext, merging: Merging) -> bool:
+    """Whether a job is planned in rounds, once its corpus is staged.
+
+    Not yet: near duplicates, duplicates that are kept together, groups whose splits must be
+    compared, generations, records that are kept out, and what a record type learns from all units.
+    """
+    options = context.options
+    grouped = options.group_by is not None
+    return (
+        merging.ranges > 1
+        and options.dedup != "near"
+        and options.duplicates != "keep"
+        and not (grouped and (options.stratify or splits_are_given(options.split)))
+        and not options.base
+        and not any(collected(context.workspace)[1])
+        and not context.record_type.plans_at_once
+    )
+
+
+def begin_rounds(
+    summaries: Sequence[UnitSummary], context: JobContext, merging: Merging
+) -> list[RangeTask]:
+    """The tasks of the first round.
+
+    Raises:
+        InputError: A runner lost a unit.
+    """
+    check_complete(summaries, context.workspace)
+    plan = SpreadPlan(context, merging, Decisions())
+    store_units(context.workspace, summaries, merging.ranges)
+    return _tasks(plan, 0)
+
+
+def do_round(task: RangeTask, context: JobContext, merging: Merging) -> RangeResult:
+    """Does a task of a round; doing it again changes nothing.
+
+    Raises:
+        InputError: A staged unit was damaged or removed.
+    """
+    plan = SpreadPlan(context, merging, load_decisions(context.workspace, task.round))
+    work = _rounds(context.options)[task.round].work
+    return RangeResult(*task, work(plan, task.number))
+
+
+def decide_round(
+    results: Iterable[RangeResult], context: JobContext, merging: Merging
+) -> list[RangeTask]:
+    """Decides what a round was for; the tasks of the next one, none behind the last.
+
+    Raises:
+        InputError: A runner lost a result, or what the job asks for cannot be done.
+    """
+    ranged = sorted(results, key=lambda result: result.number)
+    number = ranged[0].round
+    if [result.number for result in ranged] != list(range(merging.ranges)):
+        raise InputError(
+            f"The Beam runner lost or repeated work: {len(ranged)} results for {merging.ranges} "
+            "ranges. Run the same command again, or without the Beam options that cause this."
+        )
+    plan = SpreadPlan(context, merging, load_decisions(context.workspace, number))
+    rounds = _rounds(context.options)
+    rounds[number].decide(plan, [result.values for result in ranged])
+    return _tasks(plan, number + 1) if number + 1 < len(rounds) else []
+
+
+def _tasks(plan: SpreadPlan, number: int) -> list[RangeTask]:
+    store_decisions(plan, number)
+    return [RangeTask(number, one) for one in range(plan.ranges)]
+
+
+def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Reads all sidecars of a range once, for the columns and what else later rounds need."""
+    units = UnitRange(plan, number)
+    sidecars = units.sidecars
+    sidecars.fetch()
+    sizes = b""
+    if plan.context.options.dedup != "off":
+        sizes = duplicates.send_heads(plan, number, sidecars)
+    row_bytes = sum(table.nbytes for _, table in sidecars.without_progress())
+    written = units.write_columns() if sidecars.records else ""
+    plan.decisions.columns = [written] * plan.ranges
+    with units.columns() as columns:
+        everything = Assignment(np.zeros(sidecars.records, np.int8))
+        return {
+            "units": len(sidecars.keys),
+            "records": sidecars.records,
+            "columns": written,
+            "row_bytes": row_bytes,
+            "named": list(named_splits(columns)),
+            "staged": names_of(plan, columns, everything),
+            "sizes": sizes,
+        }
+
+
+def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Numbers all records."""
+    decisions = plan.decisions
+    decisions.units = [result["units"] for result in results]
+    decisions.records = [result["records"] for result in results]
+    decisions.columns = [result["columns"] for result in results]
+    decisions.row_bytes = sum(result["row_bytes"] for result in results)
+    decisions.named = list({name for result in results for name in result["named"]})
+    staged = all_names(result["staged"] for result in results)
+    decisions.staged = {feature: list(names) for feature, names in staged.items()}
+    if plan.context.options.dedup == "off":
+        duplicates.no_clusters(plan)
+    else:
+        duplicates.receive_heads(plan, [result["sizes"] for result in results])
+    passes = len(_rounds(plan.context.options)) - 1
+    report(plan.workspace.progress, "plan", total=plan.records * passes)

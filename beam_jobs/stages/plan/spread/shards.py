@@ -1,0 +1,243 @@
+"""Where shards begin, by ranges of the key, and the recipes of the first merge level.
+
+A worker has all keys of a range. How many are in the ranges before it is known, so it finds the
+first key of every shard that begins in its range by the rank of that key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs import bounds
+from beam_jobs.columns import IntArray, int64
+from beam_jobs.progress import report
+from beam_jobs.stages.plan.empty_splits import empty_split_warnings
+from beam_jobs.stages.plan.find_duplicates import conflict_notes
+from beam_jobs.stages.plan.key_order import kept_rows
+from beam_jobs.stages.plan.merge_levels import Level, MergeWork, choose_levels, part_of
+from beam_jobs.stages.plan.merge_plan import Destinations, UnitGroups, store_merge_plan
+from beam_jobs.stages.plan.plan import Plan, count_kept, shard_salt, shards_of, store_plan
+from beam_jobs.stages.plan.splits import Identity
+from beam_jobs.stages.plan.spread.decisions import SpreadPlan
+from beam_jobs.stages.plan.spread.splits import final_splits
+from beam_jobs.stages.plan.spread.unit_range import UnitRange
+from beam_jobs.staging.assignment import SPLITS_FILE, Assignment, TrainingSample, new_splits
+from beam_jobs.staging.removed import write_planned
+from beam_jobs.staging.sidecars import Sidecars
+from shard_format.keys import UInt64Array
+from shard_format.removed_records import RemovedRecords
+
+_KEYS = "keys"  # exchange
+_PLANNED = "planned"  # splits
+_KEY = np.dtype([("key", np.uint64), ("split", np.int8)])
+
+
+def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Sends the keys of all records and copies to their ranges; returns how many there are."""
+    decisions = plan.decisions
+    units = UnitRange(plan, number)
+    records_of = np.zeros((len(decisions.names), plan.ranges), np.int64)
+    bytes_of = np.zeros(len(decisions.names), np.int64)
+    with units.columns() as columns, plan.partitions(_KEY, plan.ranges) as partitions:
+        assignment = final_splits(plan, units, columns)
+        units.save_splits(_PLANNED, assignment)
+        for begin, table in columns:
+            split_of = assignment.of(begin, table)
+            row, key = kept_rows(table, split_of, decisions.rule)
+            rows = np.empty(len(row), _KEY)
+            rows["key"], rows["split"] = key, split_of[row]
+            ranged = (key // _width(plan)).astype(np.int64)
+            partitions.add(ranged, rows)
+            np.add.at(records_of, (rows["split"], ranged), 1)
+            np.add.at(bytes_of, rows["split"], int64(table["length"])[row])
+        slices = (rows.tobytes() for rows in partitions.take())
+        sizes = plan.exchange(_KEYS).write(number, slices)
+        counted = count_kept(assignment, columns, plan.context.record_type)
+    return {
+        "records_of": records_of.tolist(),
+        "bytes_of": bytes_of.tolist(),
+        "counted": counted,
+        "sizes": sizes,
+    }
+
+
+def after_keys(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Decides how many shards every split has."""
+    decisions = plan.decisions
+    plan.exchange(_KEYS).finish([result["sizes"] for result in results])
+    for name in ("records_of", "bytes_of"):
+        total = np.sum([result[name] for result in results], axis=0)
+        setattr(decisions, name, total.tolist())
+    for name in results[0]["counted"]:
+        decisions.counted[name] = sum(result["counted"][name] for result in results)
+    for split, records, size in zip(
+        decisions.names, decisions.records_of, decisions.bytes_of, strict=True
+    ):
+        sized = (split, sum(records), size)
+        decisions.num_shards[split] = shards_of(*sized, plan.context.options, decisions.notes)
+
+
+def cut_shards(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Finds the first key of every shard that begins in a range of keys, and its exact rank."""
+    decisions = plan.decisions
+    own = sum(records[number] for records in decisions.records_of)
+    parts = max(1, -(-own // bounds.MOST_PARTITION_ROWS))
+    width = _width(plan)
+    begins: list[list[UInt64Array]] = [[] for _ in decisions.names]
+    ranks: list[list[IntArray]] = [[] for _ in decisions.names]
+    done = [sum(records[:number]) for records in decisions.records_of]
+    with plan.partitions(_KEY, parts) as partitions:
+        part_width = width // np.uint64(parts) + np.uint64(1)
+        for _, rows in plan.exchange(_KEYS).rows(number, plan.ranges, _KEY):
+            inside = rows["key"] - np.uint64(number) * width
+            partitions.add((inside // part_width).astype(np.int64), rows)
+        for rows in partitions.take():
+            for split, wanted in enumerate(_wanted_ranks(plan)):
+                keys = np.sort(rows["key"][rows["split"] == split])
+                first, last = np.searchsorted(wanted, [done[split], done[split] + len(keys)])
+                own_begins = keys[wanted[first:last] - done[split]]
+                begins[split].append(own_begins)
+                ranks[split].append(done[split] + np.searchsorted(keys, own_begins))
+                done[split] += len(keys)
+    return {
+        "begins": [np.concatenate(of).tobytes() for of in begins],
+        "ranks": [np.concatenate(of).astype(np.int64).tobytes() for of in ranks],
+    }
+
+
+def after_cut(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Decides how units are merged."""
+    decisions = plan.decisions
+    counts: list[IntArray] = []
+    for split, of_split in enumerate(decisions.records_of):
+        ranks = np.frombuffer(b"".join(result["ranks"][split] for result in results), np.int64)
+        begins = np.frombuffer(b"".join(result["begins"][split] for result in results), np.uint64)
+        plan.save(f"begins-{split}", begins)
+        if sum(of_split):
+            counts.append(np.diff([0, *ranks, sum(of_split)]))
+    plan.save("shard-records", np.concatenate([np.zeros(0, np.int64), *counts]))
+    records = sum(sum(of_split) for of_split in decisions.records_of)
+    units, staged = sum(decisions.units), max(1, plan.records)
+    work = MergeWork(
+        units,
+        sum(decisions.num_shards.values()),
+        records,
+        sum(decisions.bytes_of),
+        decisions.row_bytes * max(records, staged) // staged,
+    )
+    levels = choose_levels(work, plan.merging) or (Level(plan.ranges, 1),)
+    # Every range has whole groups of its own, so there may be some more than were chosen.
+    per_unit = min(1.0, levels[0].groups / max(1, units))
+    decisions.groups = [math.ceil(own * per_unit) for own in decisions.units]
+    first = Level(sum(decisions.groups), levels[0].buckets)
+    decisions.levels = [(level.groups, level.buckets) for level in (first, *levels[1:])]
+    report(plan.workspace.progress, "merge", total=records * len(levels))
+    report(plan.workspace.progress, "shard", total=records)
+
+
+def write_recipes(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Writes the recipes of the groups in a range of units."""
+    decisions = plan.decisions
+    units = UnitRange(plan, number)
+    begins = [
+        plan.load(f"begins-{split}", np.uint64) if decisions.num_shards[name] else None
+        for split, name in enumerate(decisions.names)
+    ]
+    destinations, groups = Destinations(begins), decisions.groups[number]
+    before = sum(decisions.groups[:number])
+    with units.columns() as columns:
+        assignment = units.assignment(_PLANNED)
+        writer = UnitGroups(plan.workspace, columns, assignment, decisions.rule)
+        recipes = []
+        for group in range(groups):
+            between = part_of(group, groups, decisions.units[number])
+            batch = writer.records(between, destinations)
+            recipes.append(writer.write_recipe(between, before + group, batch))
+    return {"recipes": recipes}
+
+
+def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Writes the plan, for all later stages."""
+    context, decisions, workspace = plan.context, plan.decisions, plan.workspace
+    splits = new_splits(workspace.plan_file(SPLITS_FILE), plan.records)
+    assignment = Assignment(splits, decisions.names)
+    for number, (begin, end) in enumerate(itertools.pairwise(plan.begins.tolist())):
+        splits[begin:end] = plan.load(f"{_PLANNED}-{number:05d}", np.int8)
+    workspace.share_plan_file(SPLITS_FILE)
+    # No record type that needs a sample is spread.
+    sample = TrainingSample(assignment, Sidecars(workspace, ()), workspace)
+    settled, artifact_notes = context.record_type.prepare_shared_artifacts(workspace, sample)
+    rule = decisions.rule
+    filtered = {
+        "undersampled": rule.left_out if rule is not None else 0,
+        "label-conflict": decisions.lost_to_conflict,
+    }
+    stored = Plan(
+        num_shards=decisions.num_shards,
+        training=assignment.names[assignment.training],
+        class_names=decisions.class_names,
+        duplicates=decisions.dropped - decisions.lost_to_conflict,
+        filtered={reason: count for reason, count in filtered.items() if count},
+        excluded=0,
+        excluded_refused={},
+        excluded_filtered={},
+        repeated=rule.copies if rule is not None else 0,
+        counted=decisions.counted,
+        notes=[
+            *conflict_notes(decisions.conflicts, decisions.clusters, context.options),
+            *decisions.notes,
+            *artifact_notes,
+        ],
+        warnings=_empty_splits(plan, assignment),
+        settled=settled,
+    )
+    store_plan(workspace, stored)
+    write_planned(workspace, RemovedRecords())
+    store_merge_plan(
+        context,
+        [Level(*level) for level in decisions.levels],
+        [recipe for result in results for recipe in result["recipes"]],
+        decisions.num_shards,
+        plan.load("shard-records", np.int64),
+        shard_salt(context, stored),
+    )
+
+
+def _empty_splits(plan: SpreadPlan, assignment: Assignment) -> list[str]:
+    identity = Identity(Sidecars(plan.workspace, ()), None)
+    columns, counts = _AllColumns(plan), assignment.counts()
+    return empty_split_warnings(plan.context, assignment, columns, identity, counts)
+
+
+class _AllColumns:
+    """The columns of all ranges of units, for the few passes of one worker."""
+
+    def __init__(self, plan: SpreadPlan) -> None:
+        self._plan = plan
+
+    def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
+        for number, begin in enumerate(self._plan.begins[:-1].tolist()):
+            with UnitRange(self._plan, number).columns() as columns:
+                for own, table in columns.without_progress():
+                    yield begin + own, table
+
+
+def _width(plan: SpreadPlan) -> np.uint64:
+    """Width of a range of keys; there are at least two."""
+    return np.uint64(-(-(1 << 64) // plan.ranges))
+
+
+def _wanted_ranks(plan: SpreadPlan) -> list[IntArray]:
+    """By split, the ranks at which every shard but the first begins; see `SplitKeys.cut`."""
+    return [
+        np.arange(1, plan.decisions.num_shards[name], dtype=np.int64)
+        * sum(records)
+        // max(1, plan.decisions.num_shards[name])
+        for name, records in zip(plan.decisions.names, plan.decisions.records_of, strict=True)
+    ]

@@ -1,0 +1,206 @@
+"""Classes, splits and balance by ranges of units.
+
+What depends on the whole corpus, such as where a fraction of a class ends, takes two rounds: one
+counts, one collects what is near the wanted places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.options.values import parse_splits, splits_are_given
+from beam_jobs.stages.labels import name_classes
+from beam_jobs.stages.plan.balance import (
+    balance_notes,
+    choose_balance,
+    hashes_by_class,
+    training_hashes,
+)
+from beam_jobs.stages.plan.plan import trains
+from beam_jobs.stages.plan.quantiles import COLLECTED, Quantiles
+from beam_jobs.stages.plan.splits import (
+    Identity,
+    Strata,
+    by_corpus,
+    by_fraction,
+    choose_thresholds,
+    given_names,
+    positions_by_class,
+)
+from beam_jobs.stages.plan.spread.decisions import SpreadPlan
+from beam_jobs.stages.plan.spread.duplicates import dropped_records
+from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.sidecars import Sidecars
+
+# What the splits are called as a round leaves them.
+_KEPT, _ASSIGNED = "kept", "assigned"
+
+
+def leave_out_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Leaves duplicates out; returns the class names of the others."""
+    units = UnitRange(plan, number)
+    assignment = Assignment(np.zeros(units.sidecars.records, np.int8))
+    if plan.context.options.dedup != "off":
+        assignment.split_of[dropped_records(plan, number)] = LEFT_OUT
+    units.save_splits(_KEPT, assignment)
+    with units.columns() as columns:
+        return names_of(plan, columns, assignment)
+
+
+def after_duplicates(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Names the classes and the splits."""
+    decisions, options = plan.decisions, plan.context.options
+    staged = {feature: set(names) for feature, names in decisions.staged.items()}
+    decisions.class_names, decisions.notes = name_classes(staged, all_names(results))
+    if splits_are_given(options.split):
+        decisions.names = given_names(set(decisions.named)) or ["train"]
+    else:
+        decisions.names = list(parse_splits(options.split))
+
+
+def count_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Counts the positions of records by class."""
+    positions = _positions(plan)
+    units = UnitRange(plan, number)
+    with units.columns() as columns:
+        _strata(plan, columns, units.assignment(_KEPT)).count(positions)
+    plan.save(f"positions-{number:05d}", positions.histogram)
+    return {}
+
+
+def after_counts(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Chooses where splits begin among the positions of each class."""
+    positions = _positions(plan)
+    _add_up(plan, "positions", positions)
+    choose_thresholds(positions, parse_splits(plan.context.options.split))
+    plan.decisions.wanted = np.flatnonzero(positions.wanted).tolist()
+
+
+def collect_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Collects the positions near these places."""
+    positions = _wanting(plan, _positions(plan))
+    units = UnitRange(plan, number)
+    with units.columns() as columns:
+        _strata(plan, columns, units.assignment(_KEPT)).collect(positions)
+    return _collected(positions)
+
+
+def after_collection(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Decides where splits begin."""
+    positions = _positions(plan)
+    positions.histogram += plan.load("positions", np.int64).reshape(positions.histogram.shape)
+    choose_thresholds(positions, parse_splits(plan.context.options.split))
+    positions.collected = _joined(results)
+    plan.decisions.begins = [keys.tolist() for keys in positions.keys()]
+
+
+def assign_splits(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Assigns the splits, and counts what they are balanced by."""
+    options, decisions = plan.context.options, plan.decisions
+    units = UnitRange(plan, number)
+    assignment = units.assignment(_KEPT)
+    with units.columns() as columns:
+        if splits_are_given(options.split):
+            by_corpus(assignment, columns, set(decisions.named))
+        elif options.stratify:
+            begins = np.array(decisions.begins, np.uint64)
+            _strata(plan, columns, assignment).assign(begins)
+        else:
+            identity = Identity(columns, None)
+            by_fraction(assignment, columns, identity, parse_splits(options.split))
+        units.save_splits(_ASSIGNED, assignment)
+        assignment.names = decisions.names
+        if options.balance != "none":
+            hashes = _hashes(plan)
+            for own, labels in training_hashes(assignment, columns, _labels(plan)):
+                hashes.count(own, labels)
+            plan.save(f"hashes-{number:05d}", hashes.histogram)
+    return {}
+
+
+def after_splits(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Chooses how often records of each class occur."""
+    options, decisions = plan.context.options, plan.decisions
+    empty = Assignment(np.zeros(0, np.int8), decisions.names)
+    if options.balance == "none" or not trains(empty, options):
+        return
+    hashes = _hashes(plan)
+    _add_up(plan, "hashes", hashes)
+    rule = choose_balance(options.balance, hashes, empty.training, _labels(plan))
+    if rule is not None:
+        decisions.rule = rule
+        decisions.wanted = np.flatnonzero(hashes.wanted).tolist()
+
+
+def balance_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Collects the hashes near the places where a class ends to be repeated or left out."""
+    hashes = _hashes(plan)
+    if plan.decisions.rule is not None:
+        _wanting(plan, hashes)
+        units = UnitRange(plan, number)
+        with units.columns() as columns:
+            assignment = units.assignment(_ASSIGNED)
+            for own, labels in training_hashes(assignment, columns, _labels(plan)):
+                hashes.collect(own, labels)
+    return _collected(hashes)
+
+
+def after_balance(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Decides which records occur more often, or not at all."""
+    options, decisions = plan.context.options, plan.decisions
+    if decisions.rule is not None:
+        hashes = _hashes(plan)
+        hashes.histogram += plan.load("hashes", np.int64).reshape(hashes.histogram.shape)
+        rule = choose_balance(options.balance, hashes, decisions.rule.split, _labels(plan))
+        hashes.collected = _joined(results)
+        if rule is not None:
+            decisions.rule = rule.with_boundaries(hashes)
+    decisions.notes += balance_notes(decisions.rule, appended=False)
+
+
+def final_splits(plan: SpreadPlan, units: UnitRange, columns: Sidecars) -> Assignment:
+    """The splits, from which the balance has taken records."""
+    assignment = units.assignment(_ASSIGNED)
+    if plan.decisions.rule is not None:
+        plan.decisions.rule.leave_out(assignment, columns)
+    return assignment
+
+
+def _labels(plan: SpreadPlan) -> list[str]:
+    return plan.decisions.class_names["label"]
+
+
+def _positions(plan: SpreadPlan) -> Quantiles:
+    return positions_by_class(plan.records, _labels(plan))
+
+
+def _hashes(plan: SpreadPlan) -> Quantiles:
+    return hashes_by_class(plan.records, _labels(plan))
+
+
+def _strata(plan: SpreadPlan, columns: Sidecars, assignment: Assignment) -> Strata:
+    return Strata(assignment, columns, Identity(columns, None), _labels(plan))
+
+
+def _add_up(plan: SpreadPlan, name: str, quantiles: Quantiles) -> None:
+    """Adds up the histograms of all ranges, and saves the sum for the round after the next one."""
+    for number in range(plan.ranges):
+        own = plan.load(f"{name}-{number:05d}", np.int64)
+        quantiles.histogram += own.reshape(quantiles.histogram.shape)
+    plan.save(name, quantiles.histogram)
+
+
+def _wanting(plan: SpreadPlan, quantiles: Quantiles) -> Quantiles:
+    quantiles.wanted.reshape(-1)[plan.decisions.wanted] = True
+    return quantiles
+
+
+def _collected(quantiles: Quantiles) -> dict[str, Any]:
+    return {"collected": b"".join(rows.tobytes() for rows in quantiles.collected)}
+
+
+def _joined(results: list[dict[str, Any]]) -> list[Any]:
+    return [np.frombuffer(result["collected"], COLLECTED) for result in results]

@@ -1,0 +1,123 @@
+"""The units of one range: neighbours in the order of their keys, and so of their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.progress import report
+from beam_jobs.stages.labels import ClassNames, names_in
+from beam_jobs.stages.plan.spread.decisions import SpreadPlan
+from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.exchange import Exchange
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace
+from foundation.storage import Place
+from shard_format import file_sha256, label_column
+
+_UNITS = "units"  # the exchange that has the units of every range
+_KEY_BITS = 32  # leading bits of the key of a unit, which is a hash
+
+
+def store_units(workspace: Workspace, summaries: Iterable[UnitSummary], ranges: int) -> None:
+    """Writes which units with records are in which range; each has an even share of the keys."""
+    ranged: list[list[tuple[str, int, str]]] = [[] for _ in range(ranges)]
+    for summary in summaries:
+        if summary.kept:
+            number = int(summary.key[: _KEY_BITS // 4], 16) * ranges >> _KEY_BITS
+            sha256 = summary.sha256.get("arrow", "")
+            ranged[number].append((summary.key, summary.kept, sha256))
+    exchange = Exchange(workspace, _UNITS)
+    slices = (json.dumps(units).encode() if units else b"" for units in ranged)
+    exchange.finish([exchange.write(0, slices)])
+
+
+class UnitRange:
+    """Some units, whose records have numbers of their own, from 0.
+
+    Args:
+        plan: The plan.
+        number: Number of the range.
+
+    Attributes:
+        sidecars: All columns of the units.
+    """
+
+    def __init__(self, plan: SpreadPlan, number: int) -> None:
+        self._plan = plan
+        self._number = number
+        units: list[Any] = []
+        for _, content in plan.exchange(_UNITS).read(number, sources=1):
+            units = json.loads(content)
+        self.sidecars = Sidecars(
+            plan.workspace,
+            [
+                UnitSummary(key, kept, kept, {}, {}, False, sha256={"arrow": sha256})
+                for key, kept, sha256 in units
+            ],
+            partial(report, plan.workspace.progress, "plan"),
+        )
+
+    def write_columns(self) -> str:
+        """Writes the columns that several rounds read, as one file; its checksum."""
+        record_type = self._plan.context.record_type
+        columns = ["key", "id_hash", "length", "group", "split"]
+        columns += [label_column(name) for name in label_names(self._plan)]
+        columns += [field.name for field in record_type.ledger_columns]
+        with self._plan.workspace.write_arrow(self._columns) as sink:
+            self.sidecars.join(sink, columns)
+        return file_sha256(self._columns)
+
+    @contextmanager
+    def columns(self) -> Iterator[Sidecars]:
+        """The units with these columns alone."""
+        workspace = self._plan.workspace
+        if not self.sidecars.records:
+            yield self.sidecars
+            return
+        workspace.check_file(self._columns, self._plan.decisions.columns[self._number])
+        with workspace.local_copy(self._columns) as path:
+            yield self.sidecars.joined(path)
+
+    @property
+    def _columns(self) -> Place:
+        return self._plan.workspace.plan / f"columns-{self._number:05d}.arrow"
+
+    def assignment(self, stage: str) -> Assignment:
+        """The splits as some round has left them."""
+        split_of = self._plan.load(f"{stage}-{self._number:05d}", np.int8)
+        return Assignment(split_of, self._plan.decisions.names)
+
+    def save_splits(self, stage: str, assignment: Assignment) -> None:
+        """Saves the splits under a name of the round."""
+        self._plan.save(f"{stage}-{self._number:05d}", assignment.split_of)
+
+
+def label_names(plan: SpreadPlan) -> tuple[str, ...]:
+    """Names of the label features."""
+    return ("label", *plan.context.options.further_labels)
+
+
+def names_of(plan: SpreadPlan, sidecars: Sidecars, assignment: Assignment) -> dict[str, list[str]]:
+    """The class names of the records that are not left out, by label feature, in any order."""
+    names: ClassNames = {feature: set() for feature in label_names(plan)}
+    for begin, table in sidecars:
+        kept = table.filter(assignment.of(begin, table) != LEFT_OUT)
+        for feature in names:
+            names[feature] |= names_in(kept[label_column(feature)])
+    return {feature: list(own) for feature, own in names.items()}
+
+
+def all_names(results: Iterable[dict[str, list[str]]]) -> ClassNames:
+    """The class names of all ranges."""
+    names: ClassNames = {}
+    for result in results:
+        for feature, own in result.items():
+            names.setdefault(feature, set()).update(own)
+    return names
