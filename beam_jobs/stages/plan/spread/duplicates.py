@@ -36,8 +36,10 @@ from beam_jobs.stages.plan.find_duplicates import (
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import read_batches
 from foundation.storage import Place
+from shard_format import file_sha256
 
 _HEADS, _REPEATS, _MEMBERS, _DROPPED = "heads", "repeats", "members", "dropped"  # exchanges
 
@@ -177,6 +179,7 @@ def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
         "conflicts": clusters.conflicts,
         "lost_to_conflict": clusters.lost_to_conflict,
         "clusters": number_of_clusters,
+        "sha256": file_sha256(_file(plan, number)),
         "sizes": sizes,
     }
 
@@ -187,7 +190,9 @@ def after_clusters(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     for name in ("dropped", "conflicts", "lost_to_conflict", "clusters"):
         setattr(plan.decisions, name, sum(result[name] for result in results))
     with closing(plan.sorter(CLUSTER_SCHEMA, CLUSTER_ORDER)) as rows:
-        for number in range(plan.ranges):
+        for number, result in enumerate(results):
+            with dropping_damaged(lambda: None):
+                plan.workspace.check_file(_file(plan, number), result["sha256"])
             for table in read_batches(_file(plan, number)):
                 rows.append(table)
         write_clusters(plan.workspace, CLUSTER_SCHEMA, rows.in_order())

@@ -20,6 +20,7 @@ from beam_jobs.stages.plan.merge_levels import (
     Merging,
     choose_levels,
 )
+from beam_jobs.stages.plan.spread import begin_rounds, decide_round, do_round, is_spread, shards
 from beam_jobs.stages.shard import write_shard
 from beam_jobs.stages.stage import stage_unit
 
@@ -64,10 +65,29 @@ class Build:
         units = list(read_units(self.workspace))
         self.summaries = [stage_unit(unit, self.job) for unit in units]
 
-    def plan(self):
-        with mock.patch.object(planning, "choose_levels", self.choose):
-            self.specs = plan_shards(self.summaries, self.job, self.merging)
+    def plan(self, between=lambda: None):
+        """Plans the shards; calls `between` after every half of a round of planning."""
+        with (
+            mock.patch.object(planning, "choose_levels", self.choose),
+            mock.patch.object(shards, "choose_levels", self.choose),
+        ):
+            if is_spread(self.job, self.merging):
+                self._plan_in_rounds(between)
+            else:
+                self.specs = plan_shards(self.summaries, self.job, self.merging)
         return load_merge_plan(self.workspace)
+
+    def _plan_in_rounds(self, between):
+        job = (self.job, self.merging)
+        tasks = begin_rounds(self.summaries, *job)
+        while tasks:
+            between()
+            self.workspace.compare_again()  # as every step does
+            results = [do_round(task, *job) for task in tasks]
+            between()
+            self.workspace.compare_again()
+            tasks = decide_round(results, *job)
+        self.specs = []
 
     def merge(self, plan):
         runs = []
