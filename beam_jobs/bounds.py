@@ -8,6 +8,10 @@ has what decides the layout of a file.
 
 from __future__ import annotations
 
+# Units of a corpus, about, whose summaries are in memory, a kilobyte each: above 32 TiB a unit is
+# larger than usual.
+UNITS = 1 << 20
+
 # Staging: records that are prepared together, and bytes after which free memory is given back. A
 # unit of so few stored bytes may have gigabytes of records.
 STAGED_RECORDS = 1 << 12
@@ -45,6 +49,7 @@ HASHED_THUMBNAILS = 1 << 14
 # Merging and sharding: payload, and rows of the sidecars. Examples that are built together.
 BLOCK_BYTES = 512 << 20  # 512 MiB
 BLOCK_ROW_BYTES = 256 << 20  # 256 MiB
+RUN_BYTES = 2 << 30  # 2 GiB: on the disk
 EXAMPLE_BYTES = 4 << 20  # 4 MiB
 
 # Commit: rows of a column that is summarized. Compaction: frames that are copied, per thread.

@@ -11,13 +11,14 @@ import hashlib
 import itertools
 import json
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.changes import EXCLUDED_KEY, SourceSummaries, note_changes
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
@@ -42,7 +43,7 @@ from beam_jobs.staging.seen_items import (
     items_of,
     reading_key,
 )
-from beam_jobs.staging.units import Unit
+from beam_jobs.staging.units import Unit, aimed_unit_bytes, power_of_two
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from foundation import storage
 from foundation.storage import Place, RandomAccessFile
@@ -61,12 +62,11 @@ _UNIT_SCHEMA = pa.schema(
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _BATCH_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
 _CHECK_BYTES = 1 << 20  # 1 MiB of the listing in memory at a time
-_MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
-_MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
 _UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
 _LONGEST_UNIT = 3  # times the aims: a unit ends there though no record's hash says so
-_UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
 _GUESSED_ROWS = 10_000  # whose names are searched for a class
+
+_Row = TypeVar("_Row")
 
 
 class Listing(NamedTuple):
@@ -135,8 +135,9 @@ def list_corpus(
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
-        else _unit_bytes(listed.bytes)
+        else aimed_unit_bytes(listed.bytes)
     )
+    unit_records = max(_UNIT_RECORDS, power_of_two(listed.items // bounds.UNITS))
     stage_options = {
         "unit_version": UNIT_VERSION,
         "record_type": options.record_type,
@@ -160,16 +161,18 @@ def list_corpus(
         item_hash_writer(workspace) as hashes,
         contextlib.closing(storage.open_random(workspace.listing)) as written,
     ):
-        cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, seen, hashes)
-        units = [listed.located(unit, written)._asdict() for unit in cut]
-    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
+        aim = (unit_bytes, unit_records)
+        cut = _cut(workspace.listing, aim, stage_options, build, summaries, seen, hashes)
+        located = _batched(listed.located(unit, written) for unit in cut)
+        units = pa.Table.from_batches(map(_unit_batch, located), _UNIT_SCHEMA)
+    write_table(workspace, workspace.unit_table, units)
     inputs: dict[str, Any] = {
         "config": config,
         "stage": stage_options,
         "sources": summaries.described(),
     }
     inputs |= {EXCLUDED_KEY: hashlib.sha256(excluded).hexdigest()} if excluded else {}
-    keys = [one["key"] for one in units]
+    keys = units["key"].to_pylist()
     changes = note_changes(workspace, options.sources, stage_options, keys, listed.items)
     workspace.mark("stage")
     return Listing(
@@ -345,7 +348,7 @@ def _write_listing(
     return _Written(count, usable, total_bytes, places)
 
 
-def _batched(items: Iterator[SourceItem]) -> Iterator[list[SourceItem]]:
+def _batched(items: Iterator[_Row]) -> Iterator[list[_Row]]:
     while rows := list(itertools.islice(items, _BATCH_ROWS)):
         yield rows
 
@@ -383,15 +386,13 @@ def _guessed_command(options: PreprocessOptions, workspace: Workspace) -> str:
     return f" Their names have {guess}:\n  {command}"
 
 
-def _unit_bytes(total_bytes: int) -> int:
-    """A power of two, so that a growing corpus rarely changes it and staged units stay useful."""
-    aimed = max(1, total_bytes // _UNITS_PER_CORPUS)
-    return min(_MAX_UNIT_BYTES, max(_MIN_UNIT_BYTES, 1 << (aimed - 1).bit_length()))
+def _unit_batch(units: Sequence[Unit]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([unit._asdict() for unit in units], _UNIT_SCHEMA)
 
 
 def _cut(
     listing: Place,
-    unit_bytes: int,
+    aim: tuple[int, int],
     stage_options: dict[str, Any],
     build: hashlib.blake2b,
     summaries: SourceSummaries,
@@ -405,7 +406,17 @@ def _cut(
     2001, section 3.1). A record ends a unit with a chance of its size / the aim, or of one in the
     number aimed at, whatever came before: a least size would be kinder to the file system, but cuts
     would then depend on cuts.
+
+    Args:
+        listing: The corpus.
+        aim: Bytes and records of a unit that are aimed at.
+        stage_options: What decides what is staged.
+        build: Takes the identity of every item.
+        summaries: Takes every item.
+        seen: Gives the hash of an item.
+        hashes: Takes it.
     """
+    unit_bytes, unit_records = aim
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
     ends, block = False, 0  # whether the unit is to end, and the block that it must not cut
@@ -423,8 +434,8 @@ def _cut(
             position += 1
             size += item.size
             block = item.block
-            full = max(size / unit_bytes, (position - start) / _UNIT_RECORDS) >= _LONGEST_UNIT
-            chance = max(item.size / unit_bytes, 1 / _UNIT_RECORDS)
+            full = max(size / unit_bytes, (position - start) / unit_records) >= _LONGEST_UNIT
+            chance = max(item.size / unit_bytes, 1 / unit_records)
             ends |= full or id_hash(item.record_id) / 2**64 < chance
     if position > start:
         yield Unit(digest.hexdigest(), start, position, size)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.source_io import CHANGED
 from beam_jobs.workspace import Workspace, read_marker
@@ -37,6 +38,25 @@ SIDECAR_FIELDS = (
     pa.field("group", pa.uint64()),  # hash of what --group-by says
     pa.field("split", pa.string()),  # where the source says
 )
+
+
+_MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
+_MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
+_UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
+
+
+def aimed_unit_bytes(corpus_bytes: int) -> int:
+    """Bytes of a unit to aim at.
+
+    It is a power of two, so that a growing corpus rarely changes it and staged units stay useful.
+    """
+    most = max(_MAX_UNIT_BYTES, power_of_two(corpus_bytes // bounds.UNITS))
+    return min(most, max(_MIN_UNIT_BYTES, power_of_two(corpus_bytes // _UNITS_PER_CORPUS)))
+
+
+def power_of_two(least: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(0, least - 1).bit_length()
 
 
 def with_offsets(rows: pa.Table, begin: int = 0) -> pa.Table:

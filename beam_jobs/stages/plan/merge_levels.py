@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from beam_jobs import bounds
+from beam_jobs.staging.units import aimed_unit_bytes
 from foundation.storage import Place, local_path
 from foundation.storage.objects import READ_BYTES, WRITE_BYTES
 
@@ -75,12 +76,14 @@ class MergeLimits(NamedTuple):
         row_bytes: Sidecar rows of one task in memory.
         fan_in: The most inputs of a merge.
         shard_inputs: The most inputs of a shard.
+        run_bytes: Payload of a run of the first level, which waits on the disk.
     """
 
     block_bytes: int = bounds.BLOCK_BYTES
     row_bytes: int = bounds.BLOCK_ROW_BYTES
     fan_in: int = 64
     shard_inputs: int = 16
+    run_bytes: int = bounds.RUN_BYTES
 
     def memory_bytes(self, cost: RequestCost) -> int:
         """The most that a worker holds: a block, ranges in flight, and rows that are sorted."""
@@ -162,14 +165,14 @@ class StageTraffic(NamedTuple):
 
 RECORD_BYTES = 100_000
 ROW_BYTES = 270  # in a sidecar: measured on 6,440 images of the clothing data set
-# A unit ends at a record with a chance of its size / 32 MiB, at 96 MiB at the latest.
-UNIT_BYTES = int((32 << 20) * (1 - math.exp(-3)))
+# A unit ends at a record with a chance of its size / the aim, at three times the aim at the latest.
+_OF_AIM = 1 - math.exp(-3)
 SHARD_BYTES = 128 << 20
 _MOST_GROWTH = 8  # of compressed text
 
-# One worker plans so many units of photographs within half a minute. Each range reads what each
-# other has written for it, so requests grow with the square of their number.
-_UNITS_OF_RANGE = 1 << 12
+# One worker plans 128 GiB of photographs within half a minute a round. Each range reads what each
+# other one has written for it, so requests grow with the square of their number.
+_RANGE_BYTES = 128 << 30
 _MOST_RANGES = 1 << 11
 
 # Below this, local builds never merge: the page cache has the sidecars, and copying takes longer.
@@ -198,14 +201,14 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
 
 def _ranges(corpus_bytes: int) -> int:
     """Number of ranges of units to plan."""
-    return min(_MOST_RANGES, max(1, corpus_bytes // (UNIT_BYTES * _UNITS_OF_RANGE)))
+    return min(_MOST_RANGES, max(1, corpus_bytes // _RANGE_BYTES))
 
 
 def usual_work(payload_bytes: int) -> MergeWork:
     """Of images of 100 kB with the default sizes of units and shards."""
     records = max(1, payload_bytes // RECORD_BYTES)
     return MergeWork(
-        units=max(1, payload_bytes // UNIT_BYTES),
+        units=max(1, int(payload_bytes / (_OF_AIM * aimed_unit_bytes(payload_bytes)))),
         shards=max(1, payload_bytes // SHARD_BYTES),
         records=records,
         payload_bytes=payload_bytes,
@@ -333,9 +336,10 @@ def _widest(work: MergeWork, count: int, limits: MergeLimits) -> tuple[Level, ..
 
 
 def _first_fan_in(work: MergeWork, limits: MergeLimits) -> int:
-    """Of level 1, which has no buckets: the rows of its units must fit."""
-    per_unit = max(1, -(-work.row_bytes // max(1, work.units)))
-    return max(1, limits.row_bytes // per_unit)
+    """Of level 1, which has no buckets: the rows of its units must fit, its run on the disk."""
+    units = max(1, work.units)
+    rows, payload = max(1, -(-work.row_bytes // units)), max(1, -(-work.payload_bytes // units))
+    return max(1, min(limits.row_bytes // rows, limits.run_bytes // payload))
 
 
 def _buckets(work: MergeWork, groups: int, before: list[Level], limits: MergeLimits) -> int:

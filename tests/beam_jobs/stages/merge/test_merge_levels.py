@@ -125,7 +125,7 @@ def test_a_pipeline_has_the_levels_that_its_corpus_may_need():
 @pytest.mark.parametrize("place", [Url("gs://bucket/units"), Path("units")])
 def test_only_large_corpora_are_planned_in_rounds(place):
     ranges = [merging_at(place, size).ranges for size in (10**9, 10**11, 10**13, 10**15)]
-    assert ranges == [1, 1, 76, 2048]
+    assert ranges == [1, 1, 72, 2048]
     assert merging_at(place, None).ranges == 1
 
 

@@ -184,7 +184,7 @@ def test_damage_between_any_two_steps_of_planning(kind, build, tmp_path):
             nonlocal calls
             if calls == at:
                 for path in (out / naming.WORK_DIR / "plan").iterdir():
-                    data = bytearray(path.read_bytes())
+                    data = bytearray(path.read_bytes() or b"?")
                     data[len(data) // 2] ^= 0x11
                     path.write_bytes(data)
             calls += 1
