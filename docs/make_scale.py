@@ -21,7 +21,6 @@ from beam_jobs.stages.plan.merge_levels import (
     RECORD_BYTES,
     ROW_BYTES,
     SHARD_BYTES,
-    UNIT_BYTES,
     WORKER_HOUR_DOLLARS,
     Level,
     MergeWork,
@@ -41,6 +40,7 @@ PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much a
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
 COMMIT_SECONDS = 3e-6  # of a record
+PLANNED_ROW_BYTES = 105  # that rounds of planning write for a record
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "planning.json"
 PLANNING = json.loads(RESULTS.read_text(encoding="utf-8"))
 COSTS = PLANNING["costs"]  # of planning, by one worker
@@ -113,6 +113,32 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     return stages
 
 
+def planning_traffic(work: MergeWork, ranges: int, groups: int) -> StageTraffic:
+    """What planning in rounds asks of the storage, of a job that finds exact duplicates.
+
+    Args:
+        work: The corpus.
+        ranges: Number of ranges of units, and of hashes.
+        groups: Groups of the first merge level, each with a recipe.
+    """
+    rows = work.row_bytes
+    # Sidecars are read once for their columns, and once more where they have repeated records.
+    reads = 2 * work.units
+    # Five exchanges, from each range to each: fingerprints, repeats, members, dropped, keys.
+    slices = 5 * ranges**2
+    # Each task reads what is decided; those of units which these are, four of them the columns,
+    # three of them the splits, one the keys of two splits where shards begin; those that receive
+    # slices where these are. What is written is read again for a checksum, twice.
+    reads += slices + ranges * (9 + 2 * 6 + 5 + 3 + 2 + 5 + 2)
+    # At the end, one worker reads the clusters, the splits, and how many records shards have.
+    reads += ranges * 3 + 1
+    # Fingerprints, columns, repeats, members, clusters, dropped, splits three times, keys.
+    # The decisions of each round, where the slices of six exchanges are, the units, and the plan.
+    writes = 10 * ranges + groups + 9 + 6 + 7
+    sent = work.records * PLANNED_ROW_BYTES
+    return StageTraffic(reads, writes, rows + 4 * sent, sent)
+
+
 def page() -> str:
     """The content of docs/scale.md."""
     environment = jinja2.Environment(
@@ -149,7 +175,7 @@ def page() -> str:
         sizes=list(SIZES),
         stage_bytes_per_second=STAGE_BYTES_PER_SECOND,
         store=OBJECT_STORE,
-        unit_bytes=UNIT_BYTES,
+        unit_bytes=work_of(1).payload_bytes // work_of(1).units,
         worker_hour_dollars=WORKER_HOUR_DOLLARS,
     )
 

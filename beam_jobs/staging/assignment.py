@@ -28,6 +28,15 @@ def new_splits(path: Path, records: int) -> npt.NDArray[np.int8]:
     return np.lib.format.open_memmap(path, "w+", np.int8, (records,))
 
 
+def write_splits(path: Path, records: int, parts: Iterable[npt.NDArray[np.int8]]) -> None:
+    """Writes the same file from parts of it, of which one is in memory at a time."""
+    described = {"descr": "|i1", "fortran_order": False, "shape": (records,)}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, described)
+        for part in parts:
+            file.write(part.tobytes())
+
+
 class Assignment:
     """The splits of staged records, one signed byte for each.
 

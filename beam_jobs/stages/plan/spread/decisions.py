@@ -46,6 +46,7 @@ class Decisions:
         balance: Fields of a Balance; None if every record occurs once.
         records_of: By split, the number of records in each range of keys.
         bytes_of: By split, bytes of its records.
+        kept: By split, the number of records, without copies.
         counted: See `Plan`.
         num_shards: Number of shards by split.
         groups: Number of groups of the first merge level in each range of units.
@@ -71,6 +72,7 @@ class Decisions:
     balance: dict[str, Any] | None = None
     records_of: list[list[int]] = dataclasses.field(default_factory=list)
     bytes_of: list[int] = dataclasses.field(default_factory=list)
+    kept: list[int] = dataclasses.field(default_factory=list)
     counted: dict[str, int] = dataclasses.field(default_factory=dict)
     num_shards: dict[str, int] = dataclasses.field(default_factory=dict)
     groups: list[int] = dataclasses.field(default_factory=list)

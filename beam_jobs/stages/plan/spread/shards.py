@@ -6,7 +6,6 @@ first key of every shard that begins in its range by the rank of that key.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +26,7 @@ from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.splits import final_splits
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
-from beam_jobs.staging.assignment import SPLITS_FILE, Assignment, TrainingSample, new_splits
+from beam_jobs.staging.assignment import SPLITS_FILE, Assignment, TrainingSample, write_splits
 from beam_jobs.staging.removed import write_planned
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array
@@ -62,6 +61,7 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
     return {
         "records_of": records_of.tolist(),
         "bytes_of": bytes_of.tolist(),
+        "kept": assignment.counts().tolist(),
         "counted": counted,
         "sizes": sizes,
     }
@@ -71,7 +71,7 @@ def after_keys(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Decides how many shards every split has."""
     decisions = plan.decisions
     plan.exchange(_KEYS).finish([result["sizes"] for result in results])
-    for name in ("records_of", "bytes_of"):
+    for name in ("records_of", "bytes_of", "kept"):
         total = np.sum([result[name] for result in results], axis=0)
         setattr(decisions, name, total.tolist())
     for name in results[0]["counted"]:
@@ -165,13 +165,12 @@ def write_recipes(plan: SpreadPlan, number: int) -> dict[str, Any]:
 def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Writes the plan, for all later stages."""
     context, decisions, workspace = plan.context, plan.decisions, plan.workspace
-    splits = new_splits(workspace.plan_file(SPLITS_FILE), plan.records)
-    assignment = Assignment(splits, decisions.names)
-    for number, (begin, end) in enumerate(itertools.pairwise(plan.begins.tolist())):
-        splits[begin:end] = plan.load(f"{_PLANNED}-{number:05d}", np.int8)
+    parts = (plan.load(f"{_PLANNED}-{number:05d}", np.int8) for number in range(plan.ranges))
+    write_splits(workspace.plan_file(SPLITS_FILE), plan.records, parts)
     workspace.share_plan_file(SPLITS_FILE)
     # No record type that needs a sample is spread.
-    sample = TrainingSample(assignment, Sidecars(workspace, ()), workspace)
+    nothing = Assignment(np.zeros(0, np.int8), decisions.names)
+    sample = TrainingSample(nothing, Sidecars(workspace, ()), workspace)
     settled, artifact_notes = context.record_type.prepare_shared_artifacts(workspace, sample)
     rule = decisions.rule
     filtered = {
@@ -180,7 +179,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     }
     stored = Plan(
         num_shards=decisions.num_shards,
-        training=assignment.names[assignment.training],
+        training=nothing.names[nothing.training],
         class_names=decisions.class_names,
         duplicates=decisions.dropped - decisions.lost_to_conflict,
         filtered={reason: count for reason, count in filtered.items() if count},
@@ -194,7 +193,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
             *decisions.notes,
             *artifact_notes,
         ],
-        warnings=_empty_splits(plan, assignment),
+        warnings=[] if all(decisions.kept) else _empty_splits(plan),
         settled=settled,
     )
     store_plan(workspace, stored)
@@ -209,10 +208,12 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     )
 
 
-def _empty_splits(plan: SpreadPlan, assignment: Assignment) -> list[str]:
+def _empty_splits(plan: SpreadPlan) -> list[str]:
+    splits = np.load(plan.workspace.plan_file(SPLITS_FILE), mmap_mode="r")
+    assignment = Assignment(splits, plan.decisions.names)
     identity = Identity(Sidecars(plan.workspace, ()), None)
-    columns, counts = _AllColumns(plan), assignment.counts()
-    return empty_split_warnings(plan.context, assignment, columns, identity, counts)
+    counts = np.array(plan.decisions.kept, np.int64)
+    return empty_split_warnings(plan.context, assignment, _AllColumns(plan), identity, counts)
 
 
 class _AllColumns:

@@ -82,9 +82,9 @@ class UnitRange:
         if not self.sidecars.records:
             yield self.sidecars
             return
-        with dropping_damaged(lambda: None):  # every build writes it again
-            workspace.check_file(self._columns, self._plan.decisions.columns[self._number])
         with workspace.local_copy(self._columns) as path:
+            with dropping_damaged(lambda: None):  # every build writes it again
+                workspace.check_file(path, self._plan.decisions.columns[self._number])
             yield self.sidecars.joined(path)
 
     @property

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import random
+import runpy
 import threading
 import tracemalloc
 from collections import Counter
@@ -157,6 +158,36 @@ def test_requests_are_within_the_bound_and_what_the_cost_function_says(kind, cou
     assert total < 0.6 * sum(map(Counter.total, direct))
     bound = 4 * (work.payload_bytes + work.row_bytes) / 2**13 + 4 * (work.units + work.shards)
     assert total <= bound
+
+
+@pytest.mark.parametrize(
+    ("records", "ranges"),
+    [(60, 2), pytest.param(200, 3, marks=pytest.mark.proof), (200, 8)],
+)
+@pytest.mark.parametrize(
+    "kind", ["image", pytest.param("text", marks=pytest.mark.proof)], indirect=True
+)
+def test_requests_of_planning_in_rounds_are_what_the_page_says(
+    records, ranges, kind, counted, repository, tmp_path
+):
+    corpus = kind.make(records)
+    for path in list(corpus.rglob("*")):  # each range has duplicates in each other one
+        if path.is_file():
+            path.with_name(f"copy-of-{path.name}").write_bytes(path.read_bytes())
+    options = kind.options(corpus, tmp_path / "set", unit_size="8KiB", num_shards=40)
+    build = Build(options, Merging(COST, LIMITS, 4, ranges), two_levels)
+    build.stage()
+    workspace = build.workspace
+    workspace.units = Url(f"counted://{workspace.units}")
+    workspace.plan = Url(f"counted://{workspace.plan}")
+    counted.requests.clear()
+    plan = build.plan()
+    units = sum(summary.kept > 0 for summary in build.summaries)
+    model = runpy.run_path(str(repository / "docs" / "make_scale.py"))["planning_traffic"](
+        MergeWork(units, 40, 2 * records, 0, 0), ranges, len(plan.recipes)
+    )
+    assert 0.9 * model.reads < counted.requests["read"] <= 1.1 * model.reads
+    assert 0.9 * model.writes < counted.requests["write"] <= 1.1 * model.writes
 
 
 def test_merging_and_sharding_hold_a_block_of_payload(counted, tmp_path):
