@@ -13,6 +13,7 @@ from beam_jobs import BuildShardSet, ImageOptions
 from beam_jobs.build import begin, check_owner, locked_output, open_job
 from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest, naming, verify
+from tests.beam_jobs.stages.merge.builds import FORCED
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def job(make_images, tmp_path):
     return make
 
 
-def run_pipeline(options, expected=None):
+def run_pipeline(options, expected=None, merging=None):
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        hashes = pipeline | BuildShardSet(options)
+        hashes = pipeline | BuildShardSet(options, merging=merging)
         if expected:
             assert_that(hashes, equal_to([expected]))
 
@@ -38,6 +39,14 @@ def test_a_pipeline_builds_the_set_of_a_job(job, tmp_path):
     out = tmp_path / "set"
     assert load_manifest(out) == expected and verify(out)[1] == []
     assert (out / naming.REPORT).exists() and not (out / naming.WORK_DIR).exists()
+
+
+@pytest.mark.proof
+def test_a_pipeline_plans_in_rounds(job, tmp_path):
+    options = {"unit_size": "2KiB", "stratify": True, "balance": "oversample"}
+    expected = preprocess(job("expected", **options)).manifest
+    run_pipeline(job(**options), expected.root_hash, FORCED._replace(ranges=3))
+    assert load_manifest(tmp_path / "set") == expected
 
 
 def test_a_result_has_counters_of_the_job(make_images, job, tmp_path):

@@ -34,6 +34,7 @@ class Job:
         root_hash: As the local engine gives it.
         units: Number of its units.
         environment: Further variables of the command.
+        program: What Python runs.
     """
 
     repository: Path
@@ -41,10 +42,11 @@ class Job:
     root_hash: str = ""
     units: int = 0
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "cli.main")
 
     def start(self, out: Path, beam_args: Sequence[str] = (), *more: str) -> subprocess.Popen[str]:
         """Starts the command as a user does, in a process group of its own."""
-        command = [sys.executable, "-m", "cli.main", "preprocess", *self.arguments]
+        command = [sys.executable, *self.program, "preprocess", *self.arguments]
         log = out.with_suffix(".log").open("a+")
         return subprocess.Popen(
             [*command, "--out", str(out), "--no-report", *more, "--", *beam_args],
@@ -95,6 +97,24 @@ def wait_until(reached: Callable[[], object], process: subprocess.Popen[Any], wh
         assert process.poll() is None, f"the command ended before {what}"
         assert time.monotonic() < deadline, f"no {what}"
         time.sleep(0.02)
+
+
+# The command, which plans the smallest corpus in rounds.
+IN_ROUNDS = (
+    "-c",
+    """
+from beam_jobs import pipeline
+from beam_jobs.stages.plan.merge_levels import LIMITS, OBJECT_STORE, Merging
+pipeline.merging_at = lambda *_: Merging(OBJECT_STORE, LIMITS, 1, ranges=4)
+from cli.main import main
+main()
+""",
+)
+
+
+def planned_files(out: Path) -> int:
+    """How many files the planning of a running build has written; in rounds some hundred."""
+    return len(list((out / naming.WORK_DIR / "plan").glob("*")))
 
 
 def staged_units(out: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,14 @@ class Outcome(NamedTuple):
 
 
 def kill_and_finish(
-    cluster: FlinkCluster, job: Job, out: Path, victim: str, units: int, *, again: bool = True
+    cluster: FlinkCluster,
+    job: Job,
+    out: Path,
+    victim: str,
+    units: int,
+    *,
+    again: bool = True,
+    done: Callable[[Path], int] = staged_units,
 ) -> Outcome:
     """Kills a process of the cluster in the middle of a job, and sees to the set.
 
@@ -39,11 +47,12 @@ def kill_and_finish(
         out: Its output.
         victim: The name of the process.
         units: Number of finished units at which it is killed.
+        done: Counts them for an output; or counts something else.
         again: Whether the process is started again while the job runs; else after it has failed.
     """
     process = job.start(out, cluster.beam_args)
-    wait_until(lambda: staged_units(out) >= units, process, f"{units} units")
-    units = staged_units(out)
+    wait_until(lambda: done(out) >= units, process, f"{units} of {done.__name__}")
+    units = done(out)
     cluster.processes.kill(victim)
     begun = time.monotonic()
     if again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import signal
@@ -14,7 +15,7 @@ from beam_jobs import ImageOptions, preprocess
 from beam_jobs.engine import beam_job
 from shard_format import InputError
 from tests.engines.flink import POOLS, TASK_MANAGERS
-from tests.engines.jobs import kill_launcher, staged_units, wait_until
+from tests.engines.jobs import IN_ROUNDS, kill_launcher, planned_files, staged_units, wait_until
 from tests.engines.kills import kill_and_finish
 
 
@@ -24,6 +25,14 @@ def test_a_killed_worker_that_is_started_again(victims, seed, flink, slow_job, t
     draw = random.Random(seed)
     victim, units = draw.choice(victims), draw.randint(1, slow_job.units)
     kill_and_finish(flink, slow_job, tmp_path / "set", victim, units)
+
+
+@pytest.mark.parametrize("victims", [TASK_MANAGERS, POOLS], ids=["taskmanager", "pool"])
+def test_a_worker_that_is_killed_while_all_plan(victims, flink, slow_job, tmp_path):
+    job = dataclasses.replace(slow_job, program=IN_ROUNDS)
+    draw = random.Random(str(victims))
+    victim, files = draw.choice(victims), draw.randint(5, 60)
+    kill_and_finish(flink, job, tmp_path / "set", victim, files, done=planned_files)
 
 
 def test_a_killed_pool_that_stays_away(flink, slow_job, tmp_path):
