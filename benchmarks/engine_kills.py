@@ -1,9 +1,9 @@
-"""Kills of workers on Flink: `python -m benchmarks.engine_kills [--kills 10]`.
+"""Kills of workers on Flink: `python -m benchmarks.engine_kills [--kills 10] [--planning]`.
 
 SIGKILL of a TaskManager, and of a worker pool with its workers, each when that many seeded numbers
-of units of a job are staged, or files of its plan written; five seconds later it is started again, as a supervisor does. Says for
-each kill whether the job ended right by itself, or the same command completed it, always with the
-root hash of the local engine. Needs 'make engines'.
+of units of a job are staged, or of files of its plan are written; five seconds later it is started
+again, as a supervisor does. Says for each kill whether the job ended right by itself, or the same
+command completed it, always with the root hash of the local engine. Needs 'make engines'.
 """
 
 from __future__ import annotations
