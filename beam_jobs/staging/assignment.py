@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.staging.reader import read_staged, unit_sources
@@ -59,8 +60,11 @@ class Assignment:
 
     def counts(self) -> IntArray:
         """[splits] int64, number of records of each split."""
-        inside = self.split_of[self.split_of != LEFT_OUT]
-        return np.bincount(inside, minlength=len(self.names)).astype(np.int64)
+        counts = np.zeros(1 + len(self.names), np.int64)
+        for begin in range(0, len(self.split_of), bounds.PLANNED_ROWS):  # numpy counts in int64
+            part = self.split_of[begin : begin + bounds.PLANNED_ROWS]
+            counts += np.bincount(part - LEFT_OUT, minlength=len(counts))
+        return counts[1:]
 
     def role(self, split: int) -> str:
         """By the name of a split: "train", "validation", "test", or an empty string."""
@@ -101,7 +105,7 @@ class TrainingSample:
         self._sidecars = sidecars
         self._workspace = workspace
         self.corpus_records = sidecars.records
-        self.records = int(np.count_nonzero(assignment.split_of == assignment.training))
+        self.records = int(assignment.counts()[assignment.training])
         self.split = assignment.names[assignment.training]
 
     def key(self, size: int) -> str:
