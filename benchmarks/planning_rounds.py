@@ -42,7 +42,6 @@ from beam_jobs.workspace import write_table
 from benchmarks.measure import parser, write
 
 _UNIT_ROWS = 1000
-_RANGE_ROWS = 2_000_000
 _CLASSES = 1000
 _DUPLICATES = 100  # one in so many
 _WORKERS = 2
@@ -53,15 +52,19 @@ def main() -> None:
     """Plans each size, writes the results."""
     options = parser("planning_rounds", __doc__, turns=False)
     options.add_argument("--millions", default="2,20,200", help="rows of each corpus")
+    options.add_argument("--range-rows", type=int, default=2_000_000, help="rows of a range")
     arguments = options.parse_args()
     plans = []
     for size in arguments.millions.split(","):
         rows = int(1e6 * float(size))
-        plans.append(_measured(arguments.work / "planning-rounds", rows))
+        ranges = max(2, rows // arguments.range_rows)
+        plans.append(_measured(_Job(arguments.work / "planning-rounds", ranges), rows))
         print({name: value for name, value in plans[-1].items() if name != "rounds"}, flush=True)
         for one in plans[-1]["rounds"]:
             print("   ", one, flush=True)
     small, large = plans[0], plans[-1]
+    more_mib = large["decide_peak_mib"] - small["decide_peak_mib"]
+    unit_mib = more_mib / (large["units"] - small["units"])
     grown = math.log(large["task_seconds"] / small["task_seconds"])
     write(
         "planning_rounds",
@@ -70,6 +73,8 @@ def main() -> None:
             "exponent": round(grown / math.log(large["rows"] / small["rows"]), 3),
             "row_microseconds": round(1e6 * large["task_seconds"] / large["rows"], 2),
             "decide_microseconds": round(1e6 * large["decide_seconds"] / large["rows"], 3),
+            "decide_unit_bytes": round(unit_mib * 2**20),
+            "decide_base_mib": round(small["decide_peak_mib"] - small["units"] * unit_mib),
         },
     )
 
@@ -121,9 +126,8 @@ def _begin(_: None, context: JobContext, merging: Merging) -> list[RangeTask]:
     return begin_rounds(summaries, context, merging)
 
 
-def _measured(work: Path, rows: int) -> dict[str, Any]:
-    shutil.rmtree(work, ignore_errors=True)
-    job = _Job(work, max(2, rows // _RANGE_ROWS))
+def _measured(job: _Job, rows: int) -> dict[str, Any]:
+    shutil.rmtree(job.work, ignore_errors=True)
     spawned = get_context("spawn")
     with ProcessPoolExecutor(_WORKERS, spawned) as pool, ProcessPoolExecutor(1, spawned) as one:
         units = rows // _UNIT_ROWS
@@ -154,7 +158,7 @@ def _measured(work: Path, rows: int) -> dict[str, Any]:
             )
         seconds = time.perf_counter() - begun
     written = sum(path.stat().st_size for path in Path(str(context.workspace.plan)).iterdir())
-    shutil.rmtree(work)
+    shutil.rmtree(job.work)
     return {
         "rows": rows,
         "units": units,

@@ -18,6 +18,7 @@ from beam_jobs.stages.plan.merge_levels import (
     LIMITS,
     MAX_LEVELS,
     OBJECT_STORE,
+    RANGE_BYTES,
     RECORD_BYTES,
     ROW_BYTES,
     SHARD_BYTES,
@@ -27,6 +28,7 @@ from beam_jobs.stages.plan.merge_levels import (
     Merging,
     StageTraffic,
     choose_levels,
+    ranges_of,
     shuffle_traffic,
     usual_work,
 )
@@ -41,8 +43,9 @@ PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much a
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
 COMMIT_SECONDS = 3e-6  # of a record
 PLANNED_ROW_BYTES = 105  # that rounds of planning write for a record
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "planning.json"
-PLANNING = json.loads(RESULTS.read_text(encoding="utf-8"))
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+PLANNING = json.loads((RESULTS / "planning.json").read_text(encoding="utf-8"))
+ROUNDS = json.loads((RESULTS / "planning_rounds.json").read_text(encoding="utf-8"))
 COSTS = PLANNING["costs"]  # of planning, by one worker
 PROGRESS_SECONDS = 2.0  # between two reports of a worker
 STORED_DOLLARS = 0.02 / 30 / 24  # of a GB for an hour
@@ -100,9 +103,7 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     tasks = [level.groups * level.buckets for level in levels]
     for number, (name, traffic) in enumerate(shuffle_traffic(work, levels, MERGING).items()):
         if name == "plan":
-            microseconds = work.records * COSTS["row_microseconds"]
-            seconds = (microseconds + work.units * COSTS["unit_microseconds"]) / 1e6
-            stages.append(Stage(name, traffic, 1, seconds))
+            stages += _planning(work, levels, traffic)
         else:
             count = tasks[number - 1] if name.startswith("merge") else work.shards
             stages.append(Stage(name, traffic, count, size / copying))
@@ -111,6 +112,22 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     )
     stages.append(Stage("commit", committed, 1, work.records * COMMIT_SECONDS))
     return stages
+
+
+def _planning(work: MergeWork, levels: tuple[Level, ...], at_once: StageTraffic) -> Iterator[Stage]:
+    """Planning by one worker, or in rounds by all of them, with one that decides in between."""
+    ranges = ranges_of(work.payload_bytes)
+    if ranges == 1:
+        microseconds = work.records * COSTS["row_microseconds"]
+        seconds = (microseconds + work.units * COSTS["unit_microseconds"]) / 1e6
+        yield Stage("plan", at_once, 1, seconds)
+        return
+    traffic = planning_traffic(work, ranges, levels[0].groups)
+    copied = (traffic.read_bytes + traffic.written_bytes) / OBJECT_STORE.bytes_per_second
+    busy = copied + work.records * ROUNDS["row_microseconds"] / 1e6
+    yield Stage("plan", traffic, ranges, busy)
+    decided = work.records * ROUNDS["decide_microseconds"] / 1e6
+    yield Stage("decide", StageTraffic(0, 0, 0, 0), 1, decided)
 
 
 def planning_traffic(work: MergeWork, ranges: int, groups: int) -> StageTraffic:
@@ -169,6 +186,8 @@ def page() -> str:
         limits=LIMITS,
         mib=MIB,
         planning=PLANNING,
+        rounds=ROUNDS,
+        range_bytes=RANGE_BYTES,
         record_bytes=RECORD_BYTES,
         row_bytes=ROW_BYTES,
         shard_bytes=SHARD_BYTES,
@@ -189,9 +208,11 @@ def _figures(work: MergeWork) -> Iterator[tuple[str, str]]:
     yield "merge levels", str(len(levels))
     yield "objects while it is built", f"{_objects(work, levels):,}"
     yield "sidecars, and again the index", _size(work.row_bytes)
-    plan = next(stage for stage in stages if stage.name == "plan")
-    yield "time of planning", _time(plan.seconds(1))
-    yield "memory of the planner", _size(planner_bytes(work))
+    yield "ranges that are planned", f"{ranges_of(work.payload_bytes):,}"
+    plan = [stage for stage in stages if stage.name in ("plan", "decide")]
+    for name, workers in MACHINES.items():
+        yield f"{name}: planning", _time(sum(stage.seconds(workers) for stage in plan))
+    yield "memory of the largest process that plans", _size(planner_bytes(work))
     yield "requests", _count(sum(stage.traffic.requests for stage in stages))
     for name, workers in MACHINES.items():
         seconds = sum(stage.seconds(workers) for stage in stages)
@@ -202,7 +223,11 @@ def _figures(work: MergeWork) -> Iterator[tuple[str, str]]:
 
 
 def planner_bytes(work: MergeWork) -> int:
-    """Memory of the process that plans."""
+    """Memory of the process that plans, or of the largest one."""
+    if ranges_of(work.payload_bytes) > 1:
+        large = ROUNDS["plans"][-1]
+        decides = ROUNDS["decide_base_mib"] * MIB + work.units * ROUNDS["decide_unit_bytes"]
+        return max(large["task_peak_mib"] * MIB, round(decides))
     base = COSTS["base_mib"] * MIB
     return round(base + work.records * COSTS["row_bytes"] + work.units * COSTS["unit_bytes"])
 
@@ -221,7 +246,8 @@ def _build(terabytes: int, workers: int) -> dict[str, Any]:
     stages = stages_of(work, levels)
     blocks, gigabytes = work.payload_bytes / (8 * MIB), work.payload_bytes / 1e9
     seconds = sum(stage.seconds(workers) for stage in stages)
-    shuffle = [one for one in stages if one.name.startswith(("plan", "merge", "shard"))]
+    kinds = ("plan", "decide", "merge", "shard")
+    shuffle = [one for one in stages if one.name.startswith(kinds)]
     merging = [one for one in shuffle if one.name.startswith("merge")]
     # A worker is paid while it works. While one plans or commits, an engine that scales keeps one.
     busy = _busy(stages, workers)

@@ -172,7 +172,7 @@ _MOST_GROWTH = 8  # of compressed text
 
 # One worker plans 128 GiB of photographs within half a minute a round. Each range reads what each
 # other one has written for it, so requests grow with the square of their number.
-_RANGE_BYTES = 128 << 30
+RANGE_BYTES = 128 << 30
 _MOST_RANGES = 1 << 11
 
 # Below this, local builds never merge: the page cache has the sidecars, and copying takes longer.
@@ -193,15 +193,15 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
         # A level that has nothing to do takes half a second. Staged, a corpus may be larger.
         levels = choose_levels(usual_work(_MOST_GROWTH * corpus_bytes), merging)
         max_levels = max(1, len(levels))
-        return merging._replace(max_levels=max_levels, ranges=_ranges(corpus_bytes))
+        return merging._replace(max_levels=max_levels, ranges=ranges_of(corpus_bytes))
     if (corpus_bytes or 0) < _LOCAL_BYTES:
         return NO_MERGING
-    return Merging(LOCAL, LIMITS, MAX_LEVELS, _ranges(corpus_bytes or 0))
+    return Merging(LOCAL, LIMITS, MAX_LEVELS, ranges_of(corpus_bytes or 0))
 
 
-def _ranges(corpus_bytes: int) -> int:
-    """Number of ranges of units to plan."""
-    return min(_MOST_RANGES, max(1, corpus_bytes // _RANGE_BYTES))
+def ranges_of(corpus_bytes: int) -> int:
+    """Number of ranges of units that workers plan; 1 if one worker plans the whole."""
+    return min(_MOST_RANGES, max(1, corpus_bytes // RANGE_BYTES))
 
 
 def usual_work(payload_bytes: int) -> MergeWork:

@@ -98,13 +98,17 @@ class MergePlan(NamedTuple):
     Attributes:
         levels: (groups, buckets) of each.
         recipes: (path, content address, records) for each group of level 1.
-        shards: (split, number, file, records) for each shard, by destination.
+        name: Name of the set.
+        num_shards: Number of shards of every split, in the order of destinations.
+        records: Number of records of each shard, by destination.
         salt: What decides the bytes of every shard, besides its records; hexadecimal.
     """
 
     levels: list[tuple[int, int]]
     recipes: list[tuple[str, str, int]]
-    shards: list[tuple[str, int, str, int]]
+    name: str
+    num_shards: dict[str, int]
+    records: list[int]
     salt: str
 
 
@@ -226,17 +230,16 @@ def store_merge_plan(
         records: [shards] int64, number of records of each, over all splits.
         salt: See MergePlan.
     """
-    workspace, name = context.workspace, context.options.name
-    storage.make_folder(workspace.runs)
-    numbered = [(split, shard) for split, count in num_shards.items() for shard in range(count)]
-    shards = [
-        (split, shard, naming.shard_file(name, split, shard, num_shards[split]), count)
-        for (split, shard), count in zip(numbered, records.tolist(), strict=True)
-    ]
+    storage.make_folder(context.workspace.runs)
     plan = MergePlan(
-        [(level.groups, level.buckets) for level in levels], list(recipes), shards, salt.hex()
+        [(level.groups, level.buckets) for level in levels],
+        list(recipes),
+        context.options.name,
+        dict(num_shards),
+        records.tolist(),
+        salt.hex(),
     )
-    write_marker(workspace, workspace.plan / MERGE_PLAN, plan._asdict())
+    write_marker(context.workspace, context.workspace.plan / MERGE_PLAN, plan._asdict())
 
 
 def load_merge_plan(workspace: Workspace) -> MergePlan | None:
@@ -287,14 +290,19 @@ def merged_shards(plan: MergePlan, runs: Sequence[MergedRun]) -> Iterator[ShardS
     """Every shard, from the runs of the last level."""
     known = _by_place(runs)
     groups, buckets = plan.levels[-1]
+    numbered = (
+        (split, shard) for split, count in plan.num_shards.items() for shard in range(count)
+    )
     for bucket in range(buckets):
-        first, last = part_of(bucket, buckets, len(plan.shards))
+        first, last = part_of(bucket, buckets, len(plan.records))
         for number in range(first, last):
-            split, shard, file, records = plan.shards[number]
+            split, shard = next(numbered)
+            file = naming.shard_file(plan.name, split, shard, plan.num_shards[split])
             cells = _used(known, range(groups), bucket, number - first)
             digest = hashlib.blake2b(bytes.fromhex(plan.salt), digest_size=16)
             digest.update(f"{split} {shard} {cells}".encode())
-            yield ShardSpec(split, shard, file, "", digest.hexdigest(), records, cells)
+            key = digest.hexdigest()
+            yield ShardSpec(split, shard, file, "", key, plan.records[number], cells)
 
 
 class Destinations:
@@ -344,7 +352,7 @@ def _used(runs: _Runs, groups: range, bucket: int, number: int) -> tuple[Cell, .
 
 def _ends(plan: MergePlan, level: int, bucket: int) -> tuple[int, ...]:
     """Where the cells of a run end: at the buckets of the next level, or at every shard."""
-    buckets, shards = plan.levels[level - 1][1], len(plan.shards)
+    buckets, shards = plan.levels[level - 1][1], len(plan.records)
     if level == len(plan.levels):
         first, last = part_of(bucket, buckets, shards)
         return tuple(range(first + 1, last + 1))

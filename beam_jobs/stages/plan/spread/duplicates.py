@@ -35,6 +35,7 @@ from beam_jobs.stages.plan.find_duplicates import (
 )
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
+from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import read_batches
@@ -70,8 +71,8 @@ def find_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
         plan.partitions(HEADS, parts) as partitions,
         plan.partitions(HEADS, plan.ranges) as by_source,
     ):
-        for source, slices in plan.exchange(_HEADS).rows(number, plan.ranges, HEADS):
-            rows = slices.copy()
+        for source, received in plan.exchange(_HEADS).rows(number, plan.ranges, HEADS):
+            rows = received.copy()
             rows["record"] += begins[source]
             partitions.add(range_of(rows["head"] // np.uint64(plan.ranges), parts), rows)
         for rows in partitions.take():
@@ -79,8 +80,8 @@ def find_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
             sources = _source(begins, repeats["record"])
             repeats["record"] -= begins[sources]
             by_source.add(sources, repeats)
-        slices_of = (rows.tobytes() for rows in by_source.take())
-        return {"sizes": plan.exchange(_REPEATS).write(number, slices_of)}
+        slices = (rows.tobytes() for rows in by_source.take())
+        return {"sizes": plan.exchange(_REPEATS).write(number, slices)}
 
 
 def after_repeats(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
@@ -103,7 +104,7 @@ def describe_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
 
 
 def _described(
-    plan: SpreadPlan, number: int, sidecars: Sidecars, rows: np.ndarray[Any, Any]
+    plan: SpreadPlan, number: int, sidecars: Sidecars, rows: StructuredArray
 ) -> pa.Table:
     table = described(sidecars, rows, _COLUMNS)
     confirm = plan.context.record_type.confirm

@@ -59,9 +59,9 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
         sizes = plan.exchange(_KEYS).write(number, slices)
         counted = count_kept(assignment, columns, plan.context.record_type)
     return {
-        "records_of": records_of.tolist(),
-        "bytes_of": bytes_of.tolist(),
-        "kept": assignment.counts().tolist(),
+        "records_of": records_of,
+        "bytes_of": bytes_of,
+        "kept": assignment.counts(),
         "counted": counted,
         "sizes": sizes,
     }
@@ -91,6 +91,7 @@ def cut_shards(plan: SpreadPlan, number: int) -> dict[str, Any]:
     width = _width(plan)
     begins: list[list[UInt64Array]] = [[] for _ in decisions.names]
     ranks: list[list[IntArray]] = [[] for _ in decisions.names]
+    wanted_ranks = _wanted_ranks(plan)
     done = [sum(records[:number]) for records in decisions.records_of]
     with plan.partitions(_KEY, parts) as partitions:
         part_width = width // np.uint64(parts) + np.uint64(1)
@@ -98,7 +99,7 @@ def cut_shards(plan: SpreadPlan, number: int) -> dict[str, Any]:
             inside = rows["key"] - np.uint64(number) * width
             partitions.add((inside // part_width).astype(np.int64), rows)
         for rows in partitions.take():
-            for split, wanted in enumerate(_wanted_ranks(plan)):
+            for split, wanted in enumerate(wanted_ranks):
                 keys = np.sort(rows["key"][rows["split"] == split])
                 first, last = np.searchsorted(wanted, [done[split], done[split] + len(keys)])
                 own_begins = keys[wanted[first:last] - done[split]]

@@ -179,7 +179,9 @@ def test_every_record_reaches_its_shard_exactly_once(units, shards, most, fan_in
     plan = MergePlan(
         [tuple(level) for level in levels],
         [(f"r{group}", f"k{group}", len(own)) for group, own in enumerate(of_group)],
-        [("train", shard, f"s{shard}", 0) for shard in range(shards)],
+        "s",
+        {"train": shards},
+        [0] * shards,
         "",
     )
     contents, runs = {}, []

@@ -208,7 +208,7 @@ def test_merging_and_sharding_hold_a_block_of_payload(counted, tmp_path):
     workspace.runs = Url(f"counted://{workspace.runs}")
     build.stage()
     plan = build.plan()
-    assert plan is not None and len(plan.shards) < 4
+    assert plan is not None and len(plan.records) < 4
     tracemalloc.start()
     try:
         build.shard(plan, build.merge(plan))
