@@ -98,7 +98,8 @@ class RecordType(abc.ABC):
         ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
             kept records for which one is true, under its name.
         late_columns: Index columns, besides the main label, that sharding fills in.
-        plans_at_once: Whether `plan_changes` or `prepare_shared_artifacts` looks at all units.
+        plans_at_once: Whether `plan_changes` looks at all units.
+        sample_bytes: Bytes of the sample that `prepare_shared_artifacts` reads, about; 0 for none.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
@@ -115,6 +116,7 @@ class RecordType(abc.ABC):
     ledger_columns: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     plans_at_once: bool = False
+    sample_bytes: int = 0
     planning_passes: int = 0
     runs_python: bool = False
     batch_bytes: int = 4 << 20  # 4 MiB

@@ -55,7 +55,8 @@ class TokenRecords(TextRecords):
             # The index of packed sequences has no such columns, so shards count their values.
             self.summarized, self._counted = (), self.summarized
         self._loaded: tuple[str, Tokenizer] | None = None
-        self.plans_at_once |= options.train_tokenizer is not None
+        if options.train_tokenizer is not None:
+            self.sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)
 
     def _token_features(self) -> tuple[Feature, ...]:
         length = self._options.pack
@@ -200,8 +201,7 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
             f"No record in the training split {sample.split!r} to train a tokenizer on. {remedy}"
         )
     kind, size = parse_trained(str(options.train_tokenizer))
-    sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)
-    key = [TRAINING_VERSION, kind, size, sample.key(sample_bytes), *_kernels()]
+    key = [TRAINING_VERSION, kind, size, sample.key(), *_kernels()]
     path = _tokenizer_path(workspace)
     marker = workspace.shared / "tokenizer.json"
     before = read_marker(marker)
@@ -209,7 +209,7 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
         if file_sha256(path) == before["sha256"]:
             return
     storage.delete(marker)
-    texts = (staged_text(entries)[0] for entries in sample.read(sample_bytes))
+    texts = (staged_text(entries)[0] for entries in sample.read())
     trained = TRAINERS[kind](texts, size)
     with workspace.write(path) as file:
         file.write(trained)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -90,64 +91,89 @@ class TrainingSample:
     and a larger sample contains a smaller one.
 
     Args:
-        assignment: The split of every record.
-        sidecars: All units.
-        workspace: Where they are.
-
-    Attributes:
+        rows: Gives the `first_rows` of the sample; there must be a training record.
+        workspace: Where the units are.
         corpus_records: Number of staged records, in whatever split.
         records: Number of records in the training split.
         split: Name of the training split.
     """
 
-    def __init__(self, assignment: Assignment, sidecars: Sidecars, workspace: Workspace) -> None:
-        self._assignment = assignment
-        self._sidecars = sidecars
+    def __init__(
+        self,
+        rows: Callable[[], pa.Table],
+        workspace: Workspace,
+        corpus_records: int,
+        records: int,
+        split: str,
+    ) -> None:
+        self._rows = functools.cache(rows)
         self._workspace = workspace
-        self.corpus_records = sidecars.records
-        self.records = int(assignment.counts()[assignment.training])
-        self.split = assignment.names[assignment.training]
+        self.corpus_records = corpus_records
+        self.records = records
+        self.split = split
 
-    def key(self, size: int) -> str:
+    def key(self) -> str:
         """Content address of the records that `read` yields; staged units are named by content."""
-        table = self._rows(size)
-        digest = hashlib.blake2b(json.dumps(self._sidecars.keys).encode(), digest_size=16)
-        for name in ("unit", "offset"):
-            digest.update(int64(table[name]).astype("<i8").tobytes())
+        table = self._rows()
+        digest = hashlib.blake2b(json.dumps(table["unit"].to_pylist()).encode(), digest_size=16)
+        digest.update(int64(table["offset"]).astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def read(self, size: int) -> Iterator[bytes]:
-        """The encoded features of about `size` bytes of records, always in the same order.
+    def read(self) -> Iterator[bytes]:
+        """The encoded features of the records, always in the same order.
 
         One table row per sampled record is held in memory.
 
         Raises:
             InputError: A staged unit is damaged.
         """
-        sources = unit_sources(self._sidecars.keys, self._workspace)
-        for _, payloads in read_staged(self._rows(size), sources):
+        table = self._rows()
+        units = table["unit"].combine_chunks().dictionary_encode()
+        numbers = pa.array(units.indices, pa.int64())
+        table = table.set_column(table.column_names.index("unit"), "unit", numbers)
+        sources = unit_sources(units.dictionary.to_pylist(), self._workspace)
+        for _, payloads in read_staged(table, sources):
             yield from payloads.to_pylist()
 
-    def _rows(self, size: int) -> pa.Table:
-        """The rows of the sample with their unit, in order; there must be a training record."""
-        by_bin = np.zeros(1 << _BITS, np.int64)
-        for _, table in self._training():
-            np.add.at(by_bin, _bins(table), int64(table["length"]))
-        last_bin = int(np.searchsorted(np.cumsum(by_bin), size))
-        parts = []
-        for unit, table in self._training():
-            table = table.filter(pa.array(_bins(table) <= last_bin))
-            parts.append(table.append_column("unit", pa.array(np.full(len(table), unit))))
-        rows = pa.concat_tables(parts)
-        rows = rows.sort_by([("id_hash", "ascending"), ("record_id", "ascending")])
-        ends = np.cumsum(int64(rows["length"]))
-        return rows.slice(0, int(np.searchsorted(ends, size)) + 1).combine_chunks()
 
-    def _training(self) -> Iterator[tuple[int, pa.Table]]:
-        for begin, table in self._sidecars:
-            inside = pa.array(self._assignment.of(begin, table) == self._assignment.training)
-            unit, _ = self._sidecars.place_of(begin)
-            yield unit, table.select(list(_COLUMNS)).filter(inside)
+def sample_bytes(assignment: Assignment, sidecars: Sidecars) -> IntArray:
+    """[65536] int64, bytes of the records of the training split by the hash of their id."""
+    by_bin = np.zeros(1 << _BITS, np.int64)
+    for begin, table in sidecars:
+        inside = assignment.of(begin, table) == assignment.training
+        np.add.at(by_bin, _bins(table)[inside], int64(table["length"])[inside])
+    return by_bin
+
+
+def sample_rows(
+    assignment: Assignment, columns: Sidecars, sidecars: Sidecars, by_bin: IntArray, size: int
+) -> pa.Table:
+    """The rows of some units that may be in a sample, with the key of their unit.
+
+    Args:
+        assignment: The split of each record.
+        columns: The units, perhaps with fewer columns.
+        sidecars: The same units with all columns.
+        by_bin: The `sample_bytes` of all units.
+        size: Bytes of the sample, about.
+    """
+    last_bin = int(np.searchsorted(np.cumsum(by_bin), size))
+    parts = [np.zeros(0, np.int64)]
+    for begin, table in columns:
+        inside = assignment.of(begin, table) == assignment.training
+        parts.append(begin + np.flatnonzero(inside & (_bins(table) <= last_bin)))
+    records = np.concatenate(parts)
+    units = np.searchsorted(sidecars.begins, records, side="right") - 1
+    keys = pa.array(sidecars.keys, pa.string()).take(pa.array(units))
+    return sidecars.take(records, _COLUMNS).append_column("unit", keys)
+
+
+def first_rows(tables: Iterable[pa.Table], size: int) -> pa.Table:
+    """The sample of so many bytes, from the `sample_rows` of all units."""
+    rows = pa.concat_tables(tables, promote_options="default")
+    rows = rows.sort_by([("id_hash", "ascending"), ("record_id", "ascending")])
+    ends = np.cumsum(int64(rows["length"]))
+    return rows.slice(0, int(np.searchsorted(ends, size)) + 1).combine_chunks()
 
 
 def _bins(table: pa.Table) -> npt.NDArray[np.int64]:

@@ -54,7 +54,10 @@ from beam_jobs.staging.assignment import (
     SPLITS_FILE,
     Assignment,
     TrainingSample,
+    first_rows,
     new_splits,
+    sample_bytes,
+    sample_rows,
 )
 from beam_jobs.staging.recipes import RecipeWriter, ShardSpec, recipe_units
 from beam_jobs.staging.reordering import rows_of_partition
@@ -220,7 +223,13 @@ def _write_plan(state: PlanState) -> Plan:
     """Prepares what all shards share, and writes the plan for later stages."""
     options, record_type = state.context.options, state.context.record_type
     assignment, clusters, workspace = state.assignment, state.clusters, state.context.workspace
-    sample = TrainingSample(assignment, state.sidecars.without_progress(), workspace)
+    sample = TrainingSample(
+        partial(_sample, state),
+        workspace,
+        state.sidecars.records,
+        int(assignment.counts()[assignment.training]),
+        assignment.names[assignment.training],
+    )
     settled, artifact_notes = record_type.prepare_shared_artifacts(workspace, sample)
     left_out = clusters.num_dropped - clusters.lost_to_conflict
     excluded = state.excluded
@@ -248,6 +257,13 @@ def _write_plan(state: PlanState) -> Plan:
     store_plan(workspace, plan)
     workspace.share_plan_file(SPLITS_FILE)
     return plan
+
+
+def _sample(state: PlanState) -> pa.Table:
+    size, assignment = state.context.record_type.sample_bytes, state.assignment
+    sidecars = state.sidecars.without_progress()
+    by_bin = sample_bytes(assignment, sidecars)
+    return first_rows([sample_rows(assignment, sidecars, sidecars, by_bin, size)], size)
 
 
 def store_plan(workspace: Workspace, plan: Plan) -> None:

@@ -102,8 +102,8 @@ def round_names(options: PreprocessOptions) -> list[str]:
 def is_spread(context: JobContext, merging: Merging) -> bool:
     """Whether a job is planned in rounds, once its corpus is staged.
 
-    Not yet: near duplicates, duplicates that are kept together, groups whose splits must be
-    compared, generations, records that are kept out, and what a record type learns from all units.
+    Not with near duplicates, duplicates that are kept together, groups whose splits must be
+    compared, generations, records that are kept out, or changes that a record type plans.
     """
     options = context.options
     grouped = options.group_by is not None

@@ -6,6 +6,7 @@ first key of every shard that begins in its range by the rank of that key.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +27,15 @@ from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.splits import final_splits
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
-from beam_jobs.staging.assignment import SPLITS_FILE, Assignment, TrainingSample, write_splits
+from beam_jobs.staging.assignment import (
+    SPLITS_FILE,
+    Assignment,
+    TrainingSample,
+    first_rows,
+    sample_bytes,
+    sample_rows,
+    write_splits,
+)
 from beam_jobs.staging.removed import write_planned
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array
@@ -58,6 +67,8 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
         slices = (rows.tobytes() for rows in partitions.take())
         sizes = plan.exchange(_KEYS).write(number, slices)
         counted = count_kept(assignment, columns, plan.context.record_type)
+        if plan.context.record_type.sample_bytes:
+            plan.save(f"sample-{number:05d}", sample_bytes(assignment, columns))
     return {
         "records_of": records_of,
         "bytes_of": bytes_of,
@@ -81,6 +92,9 @@ def after_keys(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     ):
         sized = (split, sum(records), size)
         decisions.num_shards[split] = shards_of(*sized, plan.context.options, decisions.notes)
+    if plan.context.record_type.sample_bytes:
+        by_range = (plan.load(f"sample-{number:05d}", np.int64) for number in range(plan.ranges))
+        plan.save("sample", functools.reduce(np.add, by_range))
 
 
 def cut_shards(plan: SpreadPlan, number: int) -> dict[str, Any]:
@@ -160,7 +174,12 @@ def write_recipes(plan: SpreadPlan, number: int) -> dict[str, Any]:
             between = part_of(group, groups, decisions.units[number])
             batch = writer.records(between, destinations)
             recipes.append(writer.write_recipe(between, before + group, batch))
-    return {"recipes": recipes}
+        size = plan.context.record_type.sample_bytes
+        sample = None
+        if size:
+            by_bin = plan.load("sample", np.int64)
+            sample = sample_rows(assignment, columns, units.sidecars, by_bin, size)
+    return {"recipes": recipes, "sample": sample}
 
 
 def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
@@ -169,9 +188,15 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     parts = (plan.load(f"{_PLANNED}-{number:05d}", np.int8) for number in range(plan.ranges))
     write_splits(workspace.plan_file(SPLITS_FILE), plan.records, parts)
     workspace.share_plan_file(SPLITS_FILE)
-    # No record type that needs a sample is spread.
-    nothing = Assignment(np.zeros(0, np.int8), decisions.names)
-    sample = TrainingSample(nothing, Sidecars(workspace, ()), workspace)
+    training = Assignment(np.zeros(0, np.int8), decisions.names).training
+    size = context.record_type.sample_bytes
+    sample = TrainingSample(
+        lambda: first_rows([result["sample"] for result in results], size),
+        workspace,
+        plan.records,
+        decisions.kept[training],
+        decisions.names[training],
+    )
     settled, artifact_notes = context.record_type.prepare_shared_artifacts(workspace, sample)
     rule = decisions.rule
     filtered = {
@@ -180,7 +205,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     }
     stored = Plan(
         num_shards=decisions.num_shards,
-        training=nothing.names[nothing.training],
+        training=decisions.names[training],
         class_names=decisions.class_names,
         duplicates=decisions.dropped - decisions.lost_to_conflict,
         filtered={reason: count for reason, count in filtered.items() if count},

@@ -47,7 +47,6 @@ def spread(monkeypatch):
 
 # What one worker plans, and what the small bounds take too long for.
 AT_ONCE = {"near", "near-kept", "conflicts-dropped", "text-near", "text-parts"}
-AT_ONCE |= {"text-tokens", "text-wordpiece", "text-unigram", "text-packed", "text-best-fit"}
 
 
 def spread_first(variants):
