@@ -13,8 +13,7 @@ import tensorflow as tf
 from benchmarks.shuffle_statistics import CLASSES, Order, classes_of
 from reader.order.geometry import STREAMS, Geometry, make_geometry
 from reader.order.numpy_order import epoch_numbers
-from shard_format import id_hash, load_manifest, open_index, shuffle_keys
-from shard_format.naming import index_file
+from shard_format import id_hash, load_manifest, open_split_index, shuffle_keys
 
 BUFFER = 10_000  # records of a shuffle buffer that is considered large
 _FILES = 16  # that are interleaved, TFDS's default
@@ -46,7 +45,7 @@ def built_order(directory: Path) -> tuple[Order, Geometry]:
     Raises:
         SystemExit: The records on disk do not have the labels of these numbers.
     """
-    index = open_index(directory / index_file("train"))
+    index = open_split_index(directory, load_manifest(directory), "train")
     # An id is the file and the byte at which the record begins, with a fixed number of digits, so
     # ids sort in the order of the corpus.
     ids = index["record_id"].to_pylist()

@@ -8,7 +8,7 @@ from typing import Any
 from cli.console import print_table, say, stdout, table
 from foundation.storage import Place
 from foundation.wording import shortened, statistic, visible
-from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
+from shard_format import DamageError, Manifest, ShardSetError, open_split_index
 from shard_format.index import count_values
 from shard_format.manifest import cleaning_steps
 
@@ -97,7 +97,7 @@ def _counts(
     columns: dict[str, dict[str, dict[str | None, int]]] = {}
     try:
         for split in manifest.splits:
-            index = open_index(directory / naming.index_file(split))
+            index = open_split_index(directory, manifest, split)
             for column in _COLUMNS:
                 counts = count_values(index, column)
                 if counts:

@@ -19,7 +19,7 @@ from foundation import storage
 from foundation.options import check_choice
 from foundation.storage import Place, Url, place_of
 from reader.records.split_files import check_sizes, checked_index
-from shard_format import DamageError, InputError, SplitInfo, load_manifest
+from shard_format import DamageError, InputError, Manifest, load_manifest
 from shard_format.naming import INDEX_DIR
 
 Int64Array = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ def export_index(
     for name, split in manifest.splits.items():
         files[name] = []
         check_sizes(root, split)
-        frames = _frames(root / manifest.index_file(name), split)
+        frames = _frames(root, manifest, name)
         for shard, (offsets, sizes) in zip(split.shards, frames, strict=True):
             target = folder / f"{shard.file}{INDEX_FORMATS[format].suffix}"
             _write(target, INDEX_FORMATS[format].content(offsets, sizes))
@@ -124,22 +124,22 @@ def export_index(
     return IndexExport(folder, manifest.root_hash, files, records)
 
 
-def _frames(where: Place, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Array]]:
+def _frames(root: Place, manifest: Manifest, split: str) -> Iterator[tuple[Int64Array, Int64Array]]:
     """Offsets and sizes of the frames of every shard, which fill it from its begin to its end.
 
     Raises:
         DamageError: They do not.
     """
-    index = checked_index(where, split).select(["shard", "offset", "length"])
+    index = checked_index(root, manifest, split).select(["shard", "offset", "length"])
     first = 0
-    for number, shard in enumerate(split.shards):
+    for number, shard in enumerate(manifest.splits[split].shards):
         numbers, offsets, sizes = _columns(index.slice(first, shard.records))
         ends = np.cumsum(sizes)
         begins = ends - sizes
         if (numbers != number).any() or (begins != offsets).any() or ends[-1] != shard.bytes:
             raise DamageError(
-                f"The records of {shard.file} do not fill its {shard.bytes} bytes in {where}. Run "
-                "'shardmill verify'."
+                f"The records of {shard.file} do not fill its {shard.bytes} bytes in "
+                f"{root / manifest.index_file(split)}. Run 'shardmill verify'."
             )
         yield offsets, sizes
         first += shard.records

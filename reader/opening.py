@@ -36,7 +36,6 @@ from reader.record_types import (
 )
 from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageParser
-from reader.records.index_columns import IndexColumns
 from reader.records.split_files import checked_index
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
@@ -242,9 +241,8 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
-    index_path = root / manifest.index_file(options.split)
-    index = checked_index(index_path, split)
-    opened = OpenSplit(root, manifest, index, geometry, index_path)
+    index = checked_index(root, manifest, options.split)
+    opened = OpenSplit(root, manifest, options.split, index, geometry)
     parser = _parser_factory(manifest, root)(opened, options)
     labels = find_labels(opened, options.label)
     skipped = SkippedRecords()
@@ -257,16 +255,18 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
         # Of several labels, the first that was asked for.
         label = next(iter(labels.features.values()), None)
         column = label_values(opened, label)
-        sampler = make_sampler(options.sample, label, column, options.seed, index_path)
+        sampler = make_sampler(options.sample, label, column, options.seed, opened.where)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
     share = WorkerShard(geometry, *options.worker, emitted)
     lengths: Lengths | None = None
     if isinstance(parser, BatchParser) and parser.length_column is not None:
-        lengths = Lengths(index_path, parser.length_column, options.max_tokens)
+        lengths = Lengths(
+            opened.columns((parser.length_column,)), parser.length_column, options.max_tokens
+        )
     sizes: Sizes | None = None
     has_sizes = set(Sizes.COLUMNS) <= set(index.column_names)
     if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:
-        sizes = Sizes(IndexColumns(index_path, Sizes.COLUMNS))
+        sizes = Sizes(opened.columns(Sizes.COLUMNS))
     windows = Windows(
         share,
         filled.record_reader,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -65,13 +64,13 @@ class Lengths:
     """[n] int64 lengths of [n] int64 record numbers.
 
     Args:
-        index: The file with the index of the split.
+        index: Index of the split, with that column.
         column: Its column with the lengths.
         limit: Longer ones count as that long.
     """
 
-    def __init__(self, index: Path, column: str, limit: int | None) -> None:
-        self._index, self._column, self._limit = IndexColumns(index, (column,)), column, limit
+    def __init__(self, index: IndexColumns, column: str, limit: int | None) -> None:
+        self._index, self._column, self._limit = index, column, limit
 
     def __call__(self, numbers: Any) -> Any:
         """[n] int64."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shard_format.index import index_schema as index_schema
     from shard_format.index import label_column as label_column
     from shard_format.index import open_index as open_index
+    from shard_format.index_parts import open_split_index as open_split_index
     from shard_format.keys import id_hash as id_hash
     from shard_format.keys import mix as mix
     from shard_format.keys import shuffle_keys as shuffle_keys
@@ -72,6 +73,7 @@ _NAMES = {
     "shard_format.example": "decode_example encode_example encode_features finish_example",
     "shard_format.example_columns": "encode_columns finish_columns",
     "shard_format.index": "IndexWriter LABELS_FIELD index_schema label_column open_index",
+    "shard_format.index_parts": "open_split_index",
     "shard_format.keys": "id_hash mix shuffle_keys split_positions",
     "shard_format.manifest": (
         "Generation Ledger Manifest ShardInfo SplitInfo has_records_of load_build load_manifest "

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foundation import storage
 from foundation.errors import DamageError, ShardmillError
@@ -62,11 +61,6 @@ class Damage:
     same_as: str = ""
     is_extra: bool = False
     is_note: bool = False
-
-
-def rows_of_shard(index: pa.Table, number: int) -> pa.Table:
-    """The rows of one shard of a split, in order."""
-    return index.filter(pc.equal(index["shard"], number))
 
 
 def whole_frames(place: Place, rows: pa.Table) -> Iterator[bytes | str]:

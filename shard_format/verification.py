@@ -33,11 +33,11 @@ from shard_format.damaged_records import (
     Damage,
     damaged_records,
     damaged_rows,
-    rows_of_shard,
 )
 from shard_format.expected_files import Expected, StoredFiles, expected_files, stored_files
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
+from shard_format.index_parts import open_shard_rows
 from shard_format.manifest import Manifest, load_manifest
 from shard_format.tfds_metadata import tfds_files
 from shard_format.unnamed_files import extra_files, own_damages, own_sets
@@ -318,7 +318,7 @@ class _Check:
         rows = None
         if index not in damaged:  # type: ignore[operator]
             try:
-                rows = rows_of_shard(open_index(self._directory / index), one.number)
+                rows = open_shard_rows(self._directory, self._manifest, one.split, one.number)
             except ShardmillError:
                 rows = None
         records = tuple(damaged_records(self._directory / one.file, rows))

@@ -66,6 +66,7 @@ from shard_format import (
     load_build,
     naming,
     open_index,
+    open_split_index,
 )
 from shard_format.checksums import build_text
 from shard_format.compaction import State, digest_of, read_state
@@ -284,7 +285,7 @@ def _write_split(
 ) -> SplitInfo:
     """Writes the shards and the index of a split."""
     info = before.splits[name]
-    rows = open_index(base / before.index_file(name))
+    rows = open_split_index(base, before, name)
     sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
     is_packed = "documents" in rows.column_names
     sort_keys = [("key", "ascending")]

@@ -21,7 +21,7 @@ from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.storage import Place
-from shard_format import Ledger, Manifest, file_info, naming, open_index
+from shard_format import Ledger, Manifest, file_info, naming, open_split_index
 from shard_format.dropped import (
     duplicates_files,
     quarantine_batches,
@@ -144,7 +144,7 @@ def _in_split(
     base: Place, manifest: Manifest, split: str, wanted: pa.Array
 ) -> tuple[list[str], list[str]]:
     """The ids of some records in a split, those of copies too; and which files have them."""
-    index = open_index(base / manifest.index_file(split))
+    index = open_split_index(base, manifest, split)
     names, numbers = index["record_id"], index["shard"]
     packed = "documents" in index.column_names
     if packed:

@@ -16,7 +16,7 @@ from beam_jobs.generations.leftovers import Found, stored_files
 from beam_jobs.stages.plan.appending import StoredExamples
 from beam_jobs.workspace import read_table
 from foundation.storage import Place
-from shard_format import Manifest, open_index
+from shard_format import Manifest, open_split_index
 from shard_format.removed_records import PRINT_DIGITS, RemovedRecords, id_digest
 
 RECEIPTS_KEY = "removals"  # in build.json: the receipts, the oldest first
@@ -42,7 +42,7 @@ def _contents(base: Place, manifest: Manifest, ids: frozenset[str]) -> frozenset
     if manifest.config.get("pack"):  # rows of the index are sequences
         kept = [table.filter(pc.is_valid(table["split"])) for table in stored]
     else:
-        kept = [open_index(base / manifest.index_file(split)) for split in manifest.splits]
+        kept = [open_split_index(base, manifest, split) for split in manifest.splits]
     examples = StoredExamples(base, manifest) if keeps_files else None
 
     def name(row: Mapping[str, Any]) -> str:

@@ -38,6 +38,7 @@ from shard_format import (
     load_manifest,
     naming,
     open_index,
+    open_split_index,
     parse_manifest,
 )
 from shard_format.generation_folders import unnamed_generations
@@ -165,10 +166,10 @@ def _write_index(
     parts = []
     own, folder = appended
     if split in before.splits:
-        parts.append((open_index(base / before.index_file(split)), 0))
+        parts.append((open_split_index(base, before, split), 0))
     if split in own.splits:
         shards = len(before.splits[split].shards) if split in before.splits else 0
-        parts.append((open_index(base / folder / own.index_file(split)), shards))
+        parts.append((open_split_index(base / folder, own, split), shards))
     common = set(index_schema([]).names)
     columns = [field for field in parts[0][0].schema if field.name not in common]
     with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:

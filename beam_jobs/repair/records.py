@@ -41,11 +41,11 @@ from shard_format import (
     frame,
     label_column,
     naming,
-    open_index,
     unframe,
 )
-from shard_format.damaged_records import rows_of_shard, whole_frames
+from shard_format.damaged_records import whole_frames
 from shard_format.expected_files import Expected
+from shard_format.index_parts import open_shard_rows
 
 OnBytes = Callable[[int, int], None]
 _Row = dict[str, Any]  # of an index
@@ -98,7 +98,7 @@ class RecordRepair:
         self._spool = workspace.scratch_file()
         self._spool.touch()
         for one in shards:
-            rows = rows_of_shard(open_index(directory / naming.index_file(one.split)), one.number)
+            rows = open_shard_rows(directory, manifest, one.split, one.number)
             frames = enumerate(self._frames(one, rows))
             numbers = [number for number, whole in frames if not isinstance(whole, bytes)]
             damaged = rows.take(pa.array(numbers, pa.int64())).to_pylist()

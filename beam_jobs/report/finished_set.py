@@ -23,8 +23,7 @@ from shard_format import (
     decode_example,
     load_build,
     load_manifest,
-    naming,
-    open_index,
+    open_split_index,
     unframe,
 )
 from shard_format.dropped import Refused, read_refused
@@ -79,7 +78,7 @@ class FinishedSet:
     def index(self, split: str) -> pa.Table:
         """Returns the index of a split, memory-mapped."""
         if split not in self._indexes:
-            self._indexes[split] = open_index(self.directory / naming.index_file(split))
+            self._indexes[split] = open_split_index(self.directory, self.manifest, split)
         return self._indexes[split]
 
     @property
@@ -226,7 +225,7 @@ class FinishedSet:
         shards = self.manifest.splits[split].shards
         if not 0 <= shard < len(shards):
             raise DamageError(
-                f"{naming.index_file(split)} names shard {shard}, and the split has {len(shards)} "
+                f"The index of split {split} names shard {shard}, and the split has {len(shards)} "
                 "shards. Run 'shardmill verify' on the set."
             )
         return self.directory / shards[shard].file

@@ -27,7 +27,7 @@ from shard_format import (
     load_build,
     load_manifest,
     naming,
-    open_index,
+    open_split_index,
 )
 from shard_format.expected_files import fingerprint_files
 from shard_format.naming import below
@@ -152,7 +152,7 @@ class StoredRecords:
             return
         label = next((f for f in manifest.schema.features if f.kind == "class_label"), None)
         for split in manifest.splits:
-            index = open_index(root / naming.index_file(split))
+            index = open_split_index(root, manifest, split)
             self._pieces.append(_Piece(index, split, label.class_names if label else ()))
 
 

@@ -72,7 +72,7 @@ class IndexedSplit:
         check_choice("split", name, manifest.splits, root)
         split = manifest.splits[name]
         where = root / manifest.index_file(name)
-        index = checked_index(where, split)
+        index = checked_index(root, manifest, name)
         # The columns, since finding one in a table of 10,000 shards takes longer than a record.
         self._place = [index[column] for column in ("shard", "offset", "length")]
         self._record_ids = index["record_id"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
@@ -49,7 +50,6 @@ from reader.options import ReadOptions
 from reader.order.numpy_order import Int64Array
 from reader.record_types import OpenSplit
 from reader.records.decoders import Decoder
-from reader.records.index_columns import IndexColumns
 from reader.records.readers import (
     LOCATION_COLUMNS,
     FileRecordReader,
@@ -64,9 +64,8 @@ from shard_format import (
     ShardSetError,
     SplitInfo,
     load_manifest,
-    open_index,
+    open_split_index,
 )
-from shard_format.naming import index_file
 
 _READ_BYTES = 64 << 20  # 64 MiB of records at a time on their way into a cache
 _MAX_RECORDS = 1 << 40  # more than fit into memory
@@ -164,11 +163,11 @@ class Files:
 
     Attributes:
         paths: Paths of the shards, in the split's order.
-        index: Index file with the offsets of the records in them.
+        index: Index with the offsets of the records in them.
     """
 
     paths: list[Path]
-    index: Path
+    index: pa.Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,11 +246,11 @@ def no_cache(filling: Filling) -> Filled:
     if filling.place.is_remote:
         return Filled(filling.checked, from_url=True)
     paths = filling.shards()
-    index = IndexColumns(filling.opened.where, LOCATION_COLUMNS)
+    index = filling.opened.columns(LOCATION_COLUMNS)
     chunk_records = filling.opened.geometry.chunk_records
     return Filled(
         filling.checked,
-        files=Files(paths, filling.opened.where),
+        files=Files(paths, filling.opened.index),
         portable=FileRecordReader(paths, filling.split, index, chunk_records),
         kept=(filling.opened_set,),
     )
@@ -345,7 +344,7 @@ def stored_on_disk(filling: Filling) -> Filled:
             path if own else place.root / shard.file
             for path, shard, own in zip(paths, split.shards, leased, strict=True)
         ]
-        files = Files(chosen, filling.opened.where)
+        files = Files(chosen, filling.opened.index)
     return Filled(
         filling.checked,
         remark,
@@ -381,8 +380,9 @@ def _decoded_on_disk(filling: Filling) -> Filled:
                 _write_decoded(filling, part_directory(part), target)
     except OSError as error:
         raise failed(error, str(place.source), place.cache_dir) from error
-    split, where = load_manifest(target).splits[filling.name], target / index_file(filling.name)
-    rows = open_index(where)
+    copy = load_manifest(target)
+    split, where = copy.splits[filling.name], target / copy.index_file(filling.name)
+    rows = open_split_index(target, copy, filling.name)
     advice = "It is a cached copy: run 'shardmill cache --clear', and it is made again."
     records = CheckedRecordReader(target, split, rows, where, [], filling.skipped, advice)
     (image,) = (one for one in filling.opened.schema.features if one.kind == "image")

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from reader.opening import Opened
 from reader.order.numpy_order import Int64Array
-from shard_format import open_index
 
 # Asked for at once: some times what is read in parallel, so that these reads never run out.
 _RECORDS_AT_A_TIME = 1024
@@ -48,7 +47,7 @@ def record_runs(opened: Opened, numbers: Int64Array) -> list[tuple[Path, int, in
     """(file, offset, bytes) of runs of adjacent records; none if the split has no local files."""
     if opened.files is None:
         return []
-    rows = open_index(opened.files.index).select(["shard", "offset", "length"]).take(numbers)
+    rows = opened.files.index.select(["shard", "offset", "length"]).take(numbers)
     shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
     end = offset + length
     breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from reader.order.geometry import Geometry
+from reader.records.index_columns import IndexColumns
 from reader.transforms.normalization import Normalization
 from shard_format import Manifest, Schema
 
@@ -21,16 +22,25 @@ class OpenSplit:
     Attributes:
         root: Directory of the set.
         manifest: Manifest of the set.
+        name: Name of the split.
         index: One row per record; its columns are memory-mapped.
         geometry: Sizes of the parts in which it is read.
-        where: The index file, for messages.
     """
 
     root: Path
     manifest: Manifest
+    name: str
     index: pa.Table
     geometry: Geometry
-    where: Path
+
+    @property
+    def where(self) -> Path:
+        """The index file, for messages."""
+        return self.root / self.manifest.index_file(self.name)
+
+    def columns(self, names: tuple[str, ...]) -> IndexColumns:
+        """Some columns of the index, in a graph; see `IndexColumns`."""
+        return IndexColumns(self.where, names)
 
     @property
     def schema(self) -> Schema:

@@ -8,22 +8,22 @@ import pyarrow as pa
 
 from foundation import storage
 from foundation.storage import Place
-from shard_format import DamageError, ShardSetError, SplitInfo, open_index
+from shard_format import DamageError, Manifest, ShardSetError, SplitInfo, open_split_index
 from shard_format.naming import below
 
 
-def checked_index(path: Place, split: SplitInfo) -> pa.Table:
+def checked_index(root: Place, manifest: Manifest, split: str) -> pa.Table:
     """The index of a split, which has a row for each of its records.
 
     Raises:
         ShardSetError: It is missing.
         DamageError: It has another number of rows.
     """
-    index = open_index(path)
-    if index.num_rows != split.records:
+    index, records = open_split_index(root, manifest, split), manifest.splits[split].records
+    if index.num_rows != records:
         raise DamageError(
-            f"The index has {index.num_rows} rows for {split.records} records in {path}. Run "
-            "'shardmill verify', and build the set again."
+            f"The index has {index.num_rows} rows for {records} records in "
+            f"{root / manifest.index_file(split)}. Run 'shardmill verify', and build the set again."
         )
     return index
 

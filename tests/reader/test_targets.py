@@ -104,17 +104,16 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     from reader.options import ReadOptions
     from reader.order.geometry import make_geometry
     from reader.record_types import RECORD_TYPES, OpenSplit
-    from shard_format import load_manifest, open_index, read_records
+    from shard_format import load_manifest, open_split_index, read_records
 
     directory: Path = make_set({"train": (3,)}, encoding="raw", statistics={"pixels": PIXELS})
     options: dict[str, Any] = {"split": "train", "batch_size": 3, "image_size": 5}
     options |= {"augment": "none", "shuffle": "off", "seed": 0, "epochs": 1, "cache": "off"}
     options |= {"cache_dir": None, "dtype": "uint8"}
     manifest = load_manifest(directory)
-    path = directory / "index" / "train.arrow"
-    index = open_index(path)
+    index = open_split_index(directory, manifest, "train")
     geometry = make_geometry(manifest.splits["train"], streams=4)
-    split = OpenSplit(directory, manifest, index, geometry, path)
+    split = OpenSplit(directory, manifest, "train", index, geometry)
     records: Any = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))
     serialized = [
         payload for _, payload in read_records(directory / manifest.splits["train"].shards[0].file)

@@ -14,7 +14,7 @@ import numpy as np
 from foundation.wording import format_bytes
 from reader.cache.choosing import available_memory_bytes
 from reader.profiling.stages import StageTimes
-from shard_format import load_manifest, manifest_with, open_index
+from shard_format import load_manifest, manifest_with, open_split_index
 from trainer import precision
 from trainer.defaults import BUCKETS
 from trainer.diagnosis.costs import Costs
@@ -57,7 +57,7 @@ class Case:
         """[2, num_records] int64: width and height of all images; None if the index has none."""
         info = self.job.stream.info
         manifest = manifest_with(info.directory, info.root_hash) or load_manifest(info.directory)
-        index = open_index(info.directory / manifest.index_file(info.split))
+        index = open_split_index(info.directory, manifest, info.split)
         if not {"width", "height"} <= set(index.column_names):
             return None
         columns = (index[name].to_numpy() for name in ("width", "height"))

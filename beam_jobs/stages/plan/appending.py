@@ -23,7 +23,7 @@ from beam_jobs.staging.stored import StoredRecords
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import counted
-from shard_format import InputError, Manifest, decode_example, open_index, unframe
+from shard_format import InputError, Manifest, decode_example, open_split_index, unframe
 
 
 def needs_stored(options: PreprocessOptions, record_type: RecordType) -> list[str] | None:
@@ -200,7 +200,7 @@ class StoredExamples:
     def __init__(self, base: Place, manifest: Manifest) -> None:
         self._base, self._manifest = base, manifest
         self._indexes = [
-            (split, open_index(base / manifest.index_file(split))) for split in manifest.splits
+            (split, open_split_index(base, manifest, split)) for split in manifest.splits
         ]
 
     def __call__(self, key: int) -> dict[str, object]:
