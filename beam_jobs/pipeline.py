@@ -25,6 +25,7 @@ from beam_jobs.build import (
 from beam_jobs.job_context import JobContext
 from beam_jobs.progress import at_work, flush, report
 from beam_jobs.stages.commit import commit
+from beam_jobs.stages.index import IndexResult, IndexTask, index_tasks, write_index_part
 from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
@@ -34,6 +35,7 @@ from beam_jobs.stages.plan import (
     Merging,
     ShardSpec,
     load_merge_plan,
+    load_plan,
     merge_tasks,
     merged_shards,
     merging_at,
@@ -120,7 +122,12 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
         yield Step(shards, PlanMergedShards(*job), BUILDS, tuple(known))  # ShardSpec
     written = WriteShards(*job, merging.limits)
     yield Step("WriteShards", written, shards, spread="SpreadShards")  # ShardResult
-    yield Step("Commit", Commit(*job), BUILDS, ("StageUnits", "WriteShards"))  # root hash
+    known = ["StageUnits", "WriteShards"]
+    if merging.max_levels:  # so large may be the index, too
+        yield Step("PlanIndex", PlanIndex(*job), BUILDS, ("WriteShards",))  # IndexTask
+        yield Step("WriteIndex", WriteIndex(*job), "PlanIndex", spread="SpreadIndex")  # IndexResult
+        known.append("WriteIndex")
+    yield Step("Commit", Commit(*job), BUILDS, tuple(known))  # root hash
 
 
 def merging_of(context: JobContext, build: Build | None) -> Merging:
@@ -389,12 +396,41 @@ class WriteShards(_BlockStage):
             yield result
 
 
+class PlanIndex(Work):
+    """A Build and all ShardResult in, an IndexTask for every part of an index out."""
+
+    @override
+    def process(self, build: Build, results: list[ShardResult]) -> Iterator[IndexTask]:
+        if not Build(*build).complete:
+            with self._reporting_errors() as wanted:
+                if wanted:
+                    plan = load_plan(self._context.workspace)
+                    yield from index_tasks(plan.num_shards, [ShardResult(*one) for one in results])
+
+
+class WriteIndex(Work):
+    """IndexTask("train", "index/train-00003.arrow", ...) in, IndexResult(bytes=..., ...) out."""
+
+    @override
+    def process(self, task: IndexTask) -> Iterator[IndexResult]:
+        with self._reporting_errors() as wanted:
+            if wanted:
+                yield write_index_part(IndexTask(*task), self._context)
+
+
 class Commit(Work):
-    """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
+    """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out.
+
+    All IndexResult are in, too, where the index was written by many workers.
+    """
 
     @override
     def process(
-        self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
+        self,
+        build: Build,
+        summaries: list[UnitSummary],
+        results: list[ShardResult],
+        indexes: list[IndexResult] | None = None,
     ) -> Iterator[str]:
         build, context = Build(*build), self._context
         # A retry finds the set complete, and the work folder removed.
@@ -403,7 +439,7 @@ class Commit(Work):
             if not is_complete(context, listing):
                 if not self._is_wanted():
                     return
-                commit(summaries, results, listing, build.started, context)
+                commit(summaries, results, indexes or [], listing, build.started, context)
             if not self._launched:
                 finish(context, rebuilt=not build.complete)
             manifest = load_manifest(context.workspace.out)

@@ -27,6 +27,7 @@ from shard_format import DamageError, Generation, Manifest, load_manifest, namin
 from shard_format.compaction import State, built_names, is_moving, read_state, whole_manifest
 from shard_format.naming import below
 from shard_format.set_paths import delete_in_set
+from shard_format.shard_list import ShardList
 
 _COPY_BYTES = 4 << 20  # 4 MiB
 
@@ -95,14 +96,14 @@ def publish_set(base: Place, state: State, *, damaged: bool = False) -> Manifest
     storage.delete_tree(target_of(base))
     storage.delete(base / naming.COMPACT_STATE)
     storage.delete_tree(base / naming.GENERATIONS_DIR)
-    return new
+    return load_manifest(base)
 
 
 def _new_manifest(base: Place, current: Manifest | None) -> Manifest:
     """The manifest of the new set: from `manifest.json`, if that names its files already."""
     if current is None or not is_moving(current):
         return load_manifest(target_of(base))
-    own = _renamed(current, lambda name: name.removeprefix(f"{naming.COMPACTED_DIR}/"))
+    own = _renamed(current, lambda name: name.removeprefix(f"{naming.COMPACTED_DIR}/"), "")
     new = dataclasses.replace(own, generations=(), home="")
     if new.root_hash != current.generations[0].root_hash:
         raise DamageError(
@@ -116,20 +117,23 @@ def _new_manifest(base: Place, current: Manifest | None) -> Manifest:
 def _where_it_is(new: Manifest) -> Manifest:
     """Returns a manifest of the set that names the new files where they were written."""
     return dataclasses.replace(
-        _renamed(new, lambda name: below(naming.COMPACTED_DIR, name)),
+        _renamed(new, lambda name: below(naming.COMPACTED_DIR, name), naming.COMPACTED_DIR),
         generations=(Generation(naming.COMPACTED_DIR, new.root_hash, ""),),
         home=naming.COMPACTED_DIR,
     )
 
 
-def _renamed(manifest: Manifest, name_of: Callable[[str], str]) -> Manifest:
-    """Returns a manifest with other names of all its files."""
+def _renamed(manifest: Manifest, name_of: Callable[[str], str], folder: str) -> Manifest:
+    """Returns a manifest with other names of all its files, which are in a folder of the set."""
     splits = {
         name: dataclasses.replace(
             split,
-            shards=tuple(
+            shards=split.shards.below(folder)
+            if isinstance(split.shards, ShardList)
+            else tuple(
                 dataclasses.replace(shard, file=name_of(shard.file)) for shard in split.shards
             ),
+            index=tuple(dataclasses.replace(part, file=name_of(part.file)) for part in split.index),
         )
         for name, split in manifest.splits.items()
     }

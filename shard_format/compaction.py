@@ -87,7 +87,8 @@ def read_state(directory: Place) -> State | None:
     elif written is not None:
         root_hash = written.root_hash if written.root_hash in whole else ""
     else:
-        root_hash = whole.pop() if current == new and whole else ""
+        are_equal = current and new and current.root_hash == new.root_hash
+        root_hash = whole.pop() if are_equal and whole else ""
     if written is None:
         has_report = storage.stat(directory / naming.REPORT) is not None
         written = State("", 1, 0, [], has_report, "")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ _CONTEXT: dict[str, Any] = {
 
 
 def write_table(
-    index: Place,
-    shards: tuple[ShardInfo, ...],
+    parts: list[Place],
+    shards: Sequence[ShardInfo],
     labels: list[Feature],
     target: Place,
     scratch: Path | None = None,
@@ -63,7 +63,7 @@ def write_table(
     """Writes the table of a split, durably; one record batch of the index is in memory at a time.
 
     Args:
-        index: The index of the split.
+        parts: The files of the index of the split.
         shards: Shards of the split.
         labels: The features of the schema that are labels.
         target: The table.
@@ -71,16 +71,18 @@ def write_table(
     """
     import pyarrow.parquet as pq  # takes a while, and few commands need it
 
-    schema = _table_schema(open_index(index).schema, labels)
+    schema = _table_schema(open_index(parts[0]).schema, labels)
     with (
         storage.create_arrow(target, durable=True, scratch=scratch) as sink,
         pq.ParquetWriter(sink, schema, compression="zstd") as writer,
-        # Not mapped: what was read would stay in memory.
-        storage.open_arrow(index, mapped=False) as source,
     ):
-        rows = pa.ipc.open_file(source)
-        for number in range(rows.num_record_batches):
-            writer.write_batch(_table_rows(rows.get_batch(number), schema, shards, labels))
+        files = pa.array([shard.file for shard in shards], pa.string())
+        for part in parts:
+            # Not mapped: what was read would stay in memory.
+            with storage.open_arrow(part, mapped=False) as source:
+                rows = pa.ipc.open_file(source)
+                for number in range(rows.num_record_batches):
+                    writer.write_batch(_table_rows(rows.get_batch(number), schema, files, labels))
 
 
 def croissant_text(manifest: Manifest, tables: Tables) -> str:
@@ -132,9 +134,10 @@ def write_croissant(
     """
     labels = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
     for name in _filled(manifest):
-        index, target = out / naming.index_file(name), out / naming.table_file(name)
+        parts = [out / part.file for part in manifest.index_parts(name)]
+        target = out / naming.table_file(name)
         scratch = scratch_of(target) if scratch_of else None
-        write_table(index, manifest.splits[name].shards, labels, target, scratch)
+        write_table(parts, manifest.splits[name].shards, labels, target, scratch)
     tables = {name: out / naming.table_file(name) for name in _filled(manifest)}
     text = croissant_text(
         manifest,
@@ -147,6 +150,8 @@ def write_croissant(
 
 def croissant_damages(directory: Place, manifest: Manifest) -> Iterator[Damage]:
     """Yields damage of croissant.json and its tables; older sets have none of them."""
+    if not manifest.has_shard_lists():
+        return
     files = {split: naming.table_file(split) for split in _filled(manifest)}
     there = {split for split, file in files.items() if storage.stat(directory / file) is not None}
     if storage.stat(directory / naming.CROISSANT) is None:
@@ -213,14 +218,14 @@ def _table_schema(index: pa.Schema, labels: list[Feature]) -> pa.Schema:
 
 
 def _table_rows(
-    batch: pa.RecordBatch, schema: pa.Schema, shards: tuple[ShardInfo, ...], labels: list[Feature]
+    batch: pa.RecordBatch, schema: pa.Schema, shards: pa.Array, labels: list[Feature]
 ) -> pa.RecordBatch:
     class_names = {label_column(one.name): pa.array(one.class_names, pa.string()) for one in labels}
     columns = []
     for name in schema.names:
         column = batch.column(name)
         if name == "shard":
-            column = pa.array([shard.file for shard in shards], pa.string()).take(column)
+            column = shards.take(column)
         elif name == "labels":
             taken = class_names["label"].take(column.flatten())
             offsets = pa.array(_from_zero(column), pa.int32())

@@ -7,7 +7,7 @@ Without, frames are read one by one up to the first that is damaged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +127,9 @@ def _offset_in(message: str, otherwise: int) -> int:
     return int(number) if number.isdigit() else otherwise
 
 
-def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list[DamagedRecord]:
+def damaged_rows(
+    place: Place, shard_bytes: Sequence[int], seed: int | None, first: int = 0
+) -> list[DamagedRecord]:
     """The rows of a damaged index that contradict their record id or the row before them.
 
     Nothing can be said of other columns than shard, offset, length, key and record id.
@@ -136,6 +138,7 @@ def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list
         place: The index.
         shard_bytes: Size of every shard.
         seed: Seed of the shuffle keys; None if they are not those of the record ids alone.
+        first: The first shard whose rows it has.
     """
     try:
         index = open_index(place)
@@ -144,7 +147,7 @@ def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list
         shard, offset, length = (np.asarray(index[name].to_numpy(), np.int64) for name in names)
         key = np.asarray(index["key"].to_numpy(), np.uint64)
         ids = index["record_id"].to_pylist()
-        problems = dict(_misplaced(shard, offset, length, shard_bytes))
+        problems = dict(_misplaced(shard, offset, length, shard_bytes, first))
         if seed is not None:
             keys = shuffle_keys([id_hash(one) for one in ids], seed)
             for row in np.flatnonzero(keys != key).tolist():
@@ -155,14 +158,14 @@ def damaged_rows(place: Place, shard_bytes: list[int], seed: int | None) -> list
 
 
 def _misplaced(
-    shard: IntArray, offset: IntArray, length: IntArray, shard_bytes: list[int]
+    shard: IntArray, offset: IntArray, length: IntArray, shard_bytes: Sequence[int], first: int
 ) -> Iterator[tuple[int, str]]:
     """Yields (row, why) where records do not follow one another through the shards."""
-    number, end = -1, 0
+    number, end = first - 1, 0
     for row, (of, begin, size) in enumerate(
         zip(shard.tolist(), offset.tolist(), length.tolist(), strict=True)
     ):
-        if of == number + 1 and (number < 0 or end == shard_bytes[number]):
+        if of == number + 1 and (number < first or end == shard_bytes[number]):
             number, end = of, 0
         if of != number:
             yield row, f"it is in shard {of}, between records of shard {number}"

@@ -6,10 +6,12 @@ may cover it. build.json has a checksum of its own, and is written after these f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from foundation import storage
+from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.checksums import check_build
@@ -45,12 +47,14 @@ class StoredFiles(NamedTuple):
 
 
 def expected_files(manifest: Manifest) -> list[Expected]:
-    """Every file that a manifest names."""
-    shards = [
-        Expected(shard.file, shard.bytes, shard.sha256, split, number)
-        for split, info in manifest.splits.items()
-        for number, shard in enumerate(info.shards)
-    ]
+    """Every file that a manifest names; no shards of a split whose list of them is damaged."""
+    shards: list[Expected] = []
+    for split, info in manifest.splits.items():
+        with contextlib.suppress(ShardmillError):
+            shards += [
+                Expected(shard.file, shard.bytes, shard.sha256, split, number)
+                for number, shard in enumerate(info.shards)
+            ]
     others = manifest.files.items()
     return shards + [Expected(file, info["bytes"], info["sha256"]) for file, info in others]
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from foundation import storage
-from foundation.errors import DamageError, ShardSetError, UsageError
+from foundation.errors import DamageError, ShardmillError, ShardSetError, UsageError
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.manifest_types import WrongType, check_build_types, check_manifest
 from shard_format.schema import Schema
 from shard_format.set_paths import is_in_set
+from shard_format.shard_list import ShardInfo as ShardInfo
+from shard_format.shard_list import ShardList
 
 FORMAT_VERSION = 1
 # Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.
 GENERATIONS_VERSION = 2
+# Of a set with a split whose index is in parts, with generations or without.
+PARTS_VERSION = 3
+_VERSIONS = (FORMAT_VERSION, GENERATIONS_VERSION, PARTS_VERSION)
 
 # Of build.json: root hash of the set that was compacted to this one, record for record.
 RECORDS_OF_KEY = "records_of"
@@ -33,30 +38,40 @@ _RESTORE = "Restore it from a copy, or build the set again."
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardInfo:
-    """One shard: file name relative to the set, number of records, bytes, SHA-256 in hex."""
+class IndexPart:
+    """A file of an index, relative to the set, and the number of shards whose rows it has."""
 
     file: str
-    records: int
-    bytes: int
-    sha256: str
+    shards: int
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitInfo:
-    """The shards of one split in reading order, and the statistics of its records."""
+    """The shards of one split in reading order, and the statistics of its records.
 
-    shards: tuple[ShardInfo, ...]
+    Attributes:
+        shards: The shards; of a large split they are read from a file where they are asked for.
+        statistics: Statistics of the records.
+        index: Parts of the index of a large split, in the order of their shards; empty where the
+            index is one file.
+    """
+
+    shards: Sequence[ShardInfo]
     statistics: Mapping[str, Any]
+    index: tuple[IndexPart, ...] = ()
 
     @property
     def records(self) -> int:
         """Number of records in all shards."""
+        if isinstance(self.shards, ShardList):
+            return self.shards.records
         return sum(shard.records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
         """Bytes of all shards."""
+        if isinstance(self.shards, ShardList):
+            return self.shards.bytes
         return sum(shard.bytes for shard in self.shards)
 
 
@@ -139,8 +154,50 @@ class Manifest:
     home: str = ""
 
     def index_file(self, split: str) -> str:
-        """The index of a split, relative to the set."""
-        return naming.below(self.home, naming.index_file(split))
+        """The index of a split, or the first part of it, relative to the set."""
+        return self.index_parts(split)[0].file
+
+    def index_parts(self, split: str) -> tuple[IndexPart, ...]:
+        """The files of the index of a split, in the order of their shards; one, or several."""
+        info, file = self.splits[split], naming.below(self.home, naming.index_file(split))
+        return info.index or (IndexPart(file, len(info.shards)),)
+
+    def shards_by_part(self, split: str) -> Iterator[tuple[IndexPart, range]]:
+        """Yields the files of the index of a split, and the shards whose rows each has."""
+        first = 0
+        for part in self.index_parts(split):
+            yield part, range(first, first + part.shards)
+            first += part.shards
+
+    def index_part_of(self, split: str, shard: int) -> str:
+        """The file of the index that has the rows of a shard, relative to the set."""
+        return next(part.file for part, own in self.shards_by_part(split) if shard in own)
+
+    def index_files(self, split: str) -> list[str]:
+        """The files that lead to the records of a split: its index, and the list of its shards."""
+        files = [part.file for part in self.index_parts(split)]
+        return [*files, self.shards_file(split)] if self.splits[split].index else files
+
+    def shards_file(self, split: str) -> str:
+        """The list of the shards of a split whose index is in parts, relative to the set."""
+        return naming.below(self.home, naming.shards_file(split))
+
+    def has_shard_lists(self) -> bool:
+        """Whether the shards of every split can be read; they are damaged with their file."""
+        try:
+            for split in self.splits.values():
+                for _ in split.shards:
+                    pass
+        except ShardmillError:
+            return False
+        return True
+
+    @property
+    def format_version(self) -> int:
+        """The first version that has such sets."""
+        if any(split.index for split in self.splits.values()):
+            return PARTS_VERSION
+        return GENERATIONS_VERSION if self.generations else FORMAT_VERSION
 
     @property
     def newest(self) -> int:
@@ -154,7 +211,7 @@ class Manifest:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "format_version": GENERATIONS_VERSION if self.generations else FORMAT_VERSION,
+            "format_version": self.format_version,
             "name": self.name,
             "schema": self.schema.to_json(),
             "splits": {
@@ -162,7 +219,7 @@ class Manifest:
                     "records": split.records,
                     "bytes": split.bytes,
                     "statistics": dict(split.statistics),
-                    "shards": [dataclasses.asdict(shard) for shard in split.shards],
+                    **_shards(split),
                 }
                 for name, split in self.splits.items()
             },
@@ -200,6 +257,13 @@ class Manifest:
                 for name, split in self.splits.items()
             },
         }
+
+
+def _shards(split: SplitInfo) -> dict[str, Any]:
+    if not split.index:
+        return {"shards": [dataclasses.asdict(shard) for shard in split.shards]}
+    parts = [dataclasses.asdict(part) for part in split.index]
+    return {"shards": len(split.shards), "index": parts}
 
 
 def _root_hash(content: Mapping[str, Any]) -> str:
@@ -274,7 +338,7 @@ def _parameters(step: Mapping[str, Any]) -> str:
 
 def _load(directory: Place, path: Place) -> Manifest:
     try:
-        return parse_manifest(storage.read_bytes(path), str(path))
+        return parse_manifest(storage.read_bytes(path), str(path), directory)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ShardSetError(_why_no_set(directory)) from error
     except OSError as error:
@@ -307,12 +371,13 @@ def parse_build(text: bytes) -> dict[str, Any]:
     return value
 
 
-def parse_manifest(text: bytes, path: str) -> Manifest:
+def parse_manifest(text: bytes, path: str, root: Place) -> Manifest:
     """The manifest in the bytes of a manifest.json, after a check of its root hash and types.
 
     Args:
         text: The bytes.
         path: Path of the file, for messages.
+        root: The set, which the names in it are relative to.
 
     Raises:
         ShardSetError: It is of another format version.
@@ -321,15 +386,15 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
     try:
         raw = json.loads(text.decode())
         version = raw.get("format_version") if isinstance(raw, dict) else None
-        if version not in (FORMAT_VERSION, GENERATIONS_VERSION):
+        if version not in _VERSIONS:
             if _is_readable(raw):
                 raise DamageError(
                     f"{path} was changed: its root hash is that of a format version that this "
                     f"version reads, but it says version {version!r}. {_RESTORE}"
                 )
             raise ShardSetError(
-                f"{path} says format version {version!r}; this version reads {FORMAT_VERSION} and "
-                f"{GENERATIONS_VERSION}. "
+                f"{path} says format version {version!r}; this version reads {FORMAT_VERSION} to "
+                f"{PARTS_VERSION}. "
                 "Install the version of shardmill that wrote the set, or build it again."
             )
         stored = raw.pop("root_hash", None)
@@ -348,13 +413,14 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
         check_manifest(raw, "")
     except WrongType as error:
         raise DamageError(f"{path} is not a manifest: {error}. {_RESTORE}") from error
-    manifest = _from_json(raw)
-    if (version == GENERATIONS_VERSION) != bool(manifest.generations):
+    manifest = _from_json(raw, root)
+    if version != manifest.format_version:
         raise DamageError(
             f"{path} says format version {version} and {len(manifest.generations)} generations, "
-            f"which no version wrote. {_RESTORE}"
+            f"and is of version {manifest.format_version}, which no version wrote. {_RESTORE}"
         )
     _check_paths(manifest, path)
+    _check_parts(manifest, path)
     return manifest
 
 
@@ -366,8 +432,7 @@ def _is_readable(raw: Any) -> bool:
         return True  # every version has that key
     content = {name: value for name, value in raw.items() if name != "root_hash"}
     return str(raw["root_hash"]) in {
-        _root_hash({**content, "format_version": version})
-        for version in (FORMAT_VERSION, GENERATIONS_VERSION)
+        _root_hash({**content, "format_version": version}) for version in _VERSIONS
     }
 
 
@@ -394,12 +459,32 @@ def _check_paths(manifest: Manifest, path: str) -> None:
             _refuse(path, f"a set or split {_shown(name)}, which cannot be part of a file name")
     classes = [one.name for one in manifest.schema.features if one.kind == "class_label"]
     labels = [f"{name}{naming.LABELS_SUFFIX}" for name in classes]
-    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    indexes = map(manifest.index_file, manifest.splits)
+    # Those of a file are checked where they are read.
+    listed = [split.shards for split in manifest.splits.values() if not split.index]
+    shards = [shard.file for own in listed for shard in own]
+    indexes = [file for split in manifest.splits for file in manifest.index_files(split)]
     compacted = [naming.shard_file(manifest.name, split, 0, 1) for split in manifest.splits]
     for file in (*shards, *manifest.files, *indexes, *labels, *compacted):
         if not is_in_set(file):
             _refuse(path, f"a file outside of its set: {_shown(file)}")
+
+
+def _check_parts(manifest: Manifest, path: str) -> None:
+    """Checks that the parts of every index have all shards, and that their files are named.
+
+    Raises:
+        DamageError: They do not, or are not.
+    """
+    for name, split in manifest.splits.items():
+        unnamed = [file for file in manifest.index_files(name) if file not in manifest.files]
+        shards = sum(part.shards for part in split.index)
+        if isinstance(split.shards, ShardList) != bool(split.index) or (
+            split.index and (unnamed or shards != len(split.shards))
+        ):
+            raise DamageError(
+                f"{path} is not a manifest: the index of split {name} has {shards} of its "
+                f"{len(split.shards)} shards, and no checksum of {unnamed}. {_RESTORE}"
+            )
 
 
 def _refuse(path: str, what: str) -> NoReturn:
@@ -428,14 +513,16 @@ def _why_no_set(directory: Place) -> str:
     )
 
 
-def _from_json(raw: Mapping[str, Any]) -> Manifest:
+def _from_json(raw: Mapping[str, Any], root: Place) -> Manifest:
+    home = raw.get("generations", {}).get("home", "")
     return Manifest(
         name=raw["name"],
         schema=Schema.from_json(raw["schema"]),
         splits={
             name: SplitInfo(
-                shards=tuple(ShardInfo(**shard) for shard in split["shards"]),
-                statistics=split["statistics"],
+                _shards_from_json(naming.below(home, naming.shards_file(name)), raw, split, root),
+                split["statistics"],
+                tuple(IndexPart(**part) for part in split.get("index", ())),
             )
             for name, split in raw["splits"].items()
         },
@@ -443,5 +530,17 @@ def _from_json(raw: Mapping[str, Any]) -> Manifest:
         config=raw["config"],
         files=raw["files"],
         generations=tuple(Generation(**one) for one in raw.get("generations", {}).get("sets", ())),
-        home=raw.get("generations", {}).get("home", ""),
+        home=home,
     )
+
+
+def _shards_from_json(
+    file: str, raw: Mapping[str, Any], split: Mapping[str, Any], root: Place
+) -> Sequence[ShardInfo]:
+    if not isinstance(split["shards"], int):
+        return tuple(ShardInfo(**shard) for shard in split["shards"])
+    sha256 = raw["files"].get(file, {}).get("sha256", "")
+    # The list of a compacted set stays what it is while the set gets its place.
+    folder = naming.COMPACTED_DIR if file.startswith(f"{naming.COMPACTED_DIR}/") else ""
+    shards, records, size = (split[name] for name in ("shards", "records", "bytes"))
+    return ShardList(root / file, shards, records, size, sha256, folder)

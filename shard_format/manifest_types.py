@@ -194,6 +194,15 @@ _further_label = object_of(
     {},
     {"class_counts": object_of({}, others=count), "class_weights": object_of({}, others=number)},
 )
+_shard = object_of({"file": text, "records": count, "bytes": count, "sha256": sha256})
+
+
+def _shards(value: Any, path: str) -> None:
+    """The shards, or where they are in a file their number."""
+    check = count if isinstance(value, int) else list_of(_shard)
+    check(value, path)
+
+
 _split = object_of(
     {
         "records": count,
@@ -208,10 +217,9 @@ _split = object_of(
             },
             others=_other_statistic,
         ),
-        "shards": list_of(
-            object_of({"file": text, "records": count, "bytes": count, "sha256": sha256})
-        ),
-    }
+        "shards": _shards,
+    },
+    {"index": list_of(object_of({"file": text, "shards": count}))},
 )
 
 _feature = object_of(

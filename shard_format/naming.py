@@ -21,6 +21,7 @@ TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # derived from the other files, so the manifest does not name it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
+SHARDS_SUFFIX = ".shards.arrow"  # index/SPLIT.shards.arrow: the shards of a large split
 EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
 GENERATIONS_DIR = "generations"  # of what was appended
 COMPACTED_DIR = f"{GENERATIONS_DIR}/compacted"  # the result of `compact`, until it has its place
@@ -83,6 +84,16 @@ def parse_shard_file(file: str) -> ShardName | None:
 def index_file(split: str) -> str:
     """The index of one split, relative to the shard set."""
     return f"{INDEX_DIR}/{split}.arrow"
+
+
+def index_part_file(split: str, part: int) -> str:
+    """One part of the index of a large split, relative to the shard set; see FORMAT.md."""
+    return f"{INDEX_DIR}/{split}-{part:05d}.arrow"
+
+
+def shards_file(split: str) -> str:
+    """The list of the shards of a large split, relative to the shard set; see FORMAT.md."""
+    return f"{INDEX_DIR}/{split}{SHARDS_SUFFIX}"
 
 
 def table_file(split: str) -> str:

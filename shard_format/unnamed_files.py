@@ -53,7 +53,8 @@ def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
     for one in manifest.generations:
         file = below(one.folder, naming.MANIFEST) if one.folder else naming.view_file(0)
         with contextlib.suppress(ShardmillError, OSError):
-            own = parse_manifest(storage.read_bytes(directory / file), file)
+            root = directory / one.folder if one.folder else directory
+            own = parse_manifest(storage.read_bytes(directory / file), file, root)
             described = one.root_hash if one.folder else root_hash
             yield OwnSet(one.folder, own, file, described, manifest.generations[-1].folder, views)
 
@@ -150,6 +151,8 @@ def extra_files(
         absent: Names of files that a set may have, and this one lacks.
         state: State of a compaction that is not at its end.
     """
+    if not manifest.has_shard_lists():  # each shard would seem to be a stranger
+        return
     known = _known_names(manifest) - set(absent)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}
     moved = replaced_names(directory, manifest) if state is not None and state.root_hash else set()

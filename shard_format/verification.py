@@ -252,7 +252,11 @@ class _Check:
     ) -> None:
         self._directory = directory
         self._manifest = manifest
-        self._indexes = {manifest.index_file(split): split for split in manifest.splits}
+        # The file of an index -> its split, and the first shard whose rows it has.
+        self._indexes: dict[str, tuple[str, int]] = {}
+        for split in manifest.splits:
+            for part, shards in manifest.shards_by_part(split):
+                self._indexes[part.file] = split, shards.start
         self._names_of = {(one.bytes, one.sha256): one.file for one in reversed(expected)}
         self._sizes = {one.bytes for one in expected}
         self._on_bytes = on_bytes
@@ -314,7 +318,7 @@ class _Check:
             return _because(damage, f"cannot be read: {error.strerror}")
 
     def _located_shard(self, one: Expected, damage: Damage, damaged: object) -> Damage:
-        index = self._manifest.index_file(one.split)
+        index = self._manifest.index_part_of(one.split, one.number)
         rows = None
         if index not in damaged:  # type: ignore[operator]
             try:
@@ -330,17 +334,21 @@ class _Check:
         return dataclasses.replace(_because(damage, "; ".join(shown)), records=records)
 
     def _located_index(self, one: Expected, damage: Damage) -> Damage:
-        split, config = self._indexes[one.file], self._manifest.config
+        (split, first), config = self._indexes[one.file], self._manifest.config
+        if not self._manifest.has_shard_lists():
+            return damage
         plain = config.get("balance", "none") == "none" and not config.get("pack")
         seed = config.get("seed") if plain else None
         sizes = [shard.bytes for shard in self._manifest.splits[split].shards]
-        records = tuple(damaged_rows(self._directory / one.file, sizes, seed))
+        records = tuple(damaged_rows(self._directory / one.file, sizes, seed, first))
         if not records:
             return damage
         return dataclasses.replace(_because(damage, str(records[0])), records=records)
 
     def _located_text(self, one: Expected, damage: Damage) -> Damage:
         manifest = self._manifest
+        if not manifest.has_shard_lists():
+            return damage
         right = tfds_files(manifest.name, manifest.schema, manifest.splits).get(one.file)
         if right is None or hashlib.sha256(right).hexdigest() != one.sha256:
             return damage
@@ -378,16 +386,26 @@ def _because(damage: Damage, detail: str) -> Damage:
 def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[Damage]:
     """Yields where an index, whose bytes are right, contradicts the manifest."""
     for split, info in manifest.splits.items():
-        file = manifest.index_file(split)
-        if file not in whole:
+        if info.index and manifest.shards_file(split) not in whole:
             continue
         try:
-            counts = pc.value_counts(open_index(directory / file)["shard"])
-        except (ShardmillError, pa.ArrowException) as error:
-            yield Damage(file, str(error))
+            records = [(shard.file, shard.records) for shard in info.shards]
+        except ShardmillError as error:
+            yield Damage(manifest.shards_file(split), str(error))
             continue
-        rows_of = {item["values"]: item["counts"] for item in counts.to_pylist()}
-        for number, shard in enumerate(info.shards):
-            rows = rows_of.get(number, 0)
-            if rows != shard.records:
-                yield Damage(file, f"must have {shard.records} rows for {shard.file}, has {rows}")
+        for part, shards in manifest.shards_by_part(split):
+            if part.file not in whole:
+                continue
+            try:
+                counts = pc.value_counts(open_index(directory / part.file)["shard"])
+            except (ShardmillError, pa.ArrowException) as error:
+                yield Damage(part.file, str(error))
+                continue
+            rows_of = {item["values"]: item["counts"] for item in counts.to_pylist()}
+            for shard in shards:
+                file, expected = records[shard]
+                rows = rows_of.pop(shard, 0)
+                if rows != expected:
+                    yield Damage(part.file, f"must have {expected} rows for {file}, has {rows}")
+            if rows_of:
+                yield Damage(part.file, f"has rows of shard {min(rows_of)}, which it must not have")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import threading
@@ -54,14 +55,12 @@ from shard_format import (
     LABELS_FIELD,
     DamageError,
     Feature,
-    IndexWriter,
     InputError,
     Manifest,
     ShardInfo,
     SplitInfo,
     encode_features,
     file_info,
-    index_schema,
     label_column,
     load_build,
     naming,
@@ -72,6 +71,7 @@ from shard_format.checksums import build_text
 from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
+from shard_format.index_parts import write_index
 from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.removed_records import RemovedRecords, read_removed
 from shard_format.tfds_metadata import tfds_files
@@ -226,16 +226,18 @@ def _write_set(
     for name, content in contents.items():
         with workspace.write(out / name, durable=True) as file:
             file.write(content)
-    files = [*contents, *map(naming.index_file, splits)]
+    files = [*contents]
     files += leftovers.write(base, before, ids, workspace)
     manifest = dataclasses.replace(
         before,
         splits=splits,
         ledger=found.ledger(before.ledger),
-        files={name: file_info(out / name) for name in files},
+        files={},
         generations=(),
         home="",
     )
+    files += [file for name in splits for file in manifest.index_files(name)]
+    manifest = dataclasses.replace(manifest, files={name: file_info(out / name) for name in files})
     write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
     fingerprints |= merge_seen_items(base, before, workspace)
@@ -310,19 +312,14 @@ def _write_split(
 
     with ThreadPoolExecutor(max(1, math.ceil(usable_cores()))) as pool:
         shards = tuple(pool.map(write, range(count)))
-    place = workspace.out / naming.index_file(name)
-    with _index_writer(place, rows, workspace) as writer:
-        for number in range(count):
-            own = rows.slice(edges[number], edges[number + 1] - edges[number])
-            writer.append(_placed(own, number))
-    return SplitInfo(shards, _statistics(info, open_index(place), before))
-
-
-def _index_writer(place: Place, rows: pa.Table, workspace: Workspace) -> IndexWriter:
-    """Writes an index with the columns of another one."""
-    common = set(index_schema([]).names)
-    columns = [field for field in rows.schema if field.name not in common]
-    return IndexWriter(place, columns, durable=True, scratch=workspace.scratch_of(place))
+    tables = (
+        _placed(rows.slice(begin, end - begin), number)
+        for number, (begin, end) in enumerate(itertools.pairwise(edges))
+    )
+    scratch = workspace.scratch_of(workspace.out / naming.MANIFEST)
+    parts = write_index(workspace.out, name, shards, tables, rows.schema, scratch=scratch)
+    index = pa.concat_tables([open_index(workspace.out / part.file) for part in parts])
+    return SplitInfo(shards, _statistics(info, index, before), parts if len(parts) > 1 else ())
 
 
 def _num_shards(manifest: Manifest, rows: pa.Table) -> int:

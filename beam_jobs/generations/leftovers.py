@@ -154,8 +154,7 @@ def _in_split(
     rows = names.filter(hits)
     shards = sorted(numbers.filter(hits).unique().to_pylist())
     files = [manifest.splits[split].shards[number].file for number in shards]
-    if files:
-        files.append(manifest.index_file(split))
+    files += dict.fromkeys(manifest.index_part_of(split, number) for number in shards)
     # A document may be in several sequences.
     return (rows.unique() if packed else rows).to_pylist(), files
 

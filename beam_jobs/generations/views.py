@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,29 +21,28 @@ import pyarrow as pa
 
 from beam_jobs.build import has_all_files
 from beam_jobs.columns import int64
-from beam_jobs.counters import summarize
+from beam_jobs.counters import summarize_column
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import (
     Generation,
-    IndexWriter,
     InputError,
     Ledger,
     Manifest,
     ShardmillError,
     SplitInfo,
     file_info,
-    index_schema,
     load_manifest,
     naming,
-    open_index,
     open_split_index,
     parse_manifest,
 )
 from shard_format.generation_folders import unnamed_generations
+from shard_format.index_parts import plan_parts, write_index
 from shard_format.naming import below
+from shard_format.shard_list import write_shard_list
 
 
 def publish(base: Place, number: int) -> Manifest:
@@ -93,13 +93,12 @@ def make_view(
     folder, final = naming.generation_folder(number), naming.view_folder(number)
     files: dict[str, Mapping[str, Any]] = dict(before.files)
     files |= {below(folder, name): info for name, info in own.files.items()}
-    splits, indexes = {}, {}
+    splits: dict[str, SplitInfo] = {}
+    indexes: dict[str, Mapping[str, Any]] = {}
     storage.make_folder(home / naming.INDEX_DIR)
     for name in dict.fromkeys([*before.splits, *own.splits]):
-        place = home / naming.index_file(name)
-        _write_index(base, name, before, (own, folder), place, scratch)
-        indexes[below(final, naming.index_file(name))] = file_info(place)
-        splits[name] = _split(name, folder, before, own, open_index(place))
+        splits[name], written = _split(base, name, before, (own, number), home, scratch)
+        indexes |= {below(final, file): file_info(home / file) for file in written}
     files[below(folder, naming.MANIFEST)] = _text_info(own)
     files[naming.view_file(number - 1)] = _text_info(before)
     config = dict(before.config)
@@ -154,54 +153,66 @@ def _write(workspace: Workspace, place: Place, content: bytes) -> None:
         file.write(content)
 
 
-def _write_index(
+def _split(
     base: Place,
-    split: str,
+    name: str,
     before: Manifest,
-    appended: tuple[Manifest, str],
-    place: Place,
+    appended: tuple[Manifest, int],
+    home: Place,
     scratch: Path | None,
-) -> None:
-    """Writes the rows of all shards of a split: those of the new ones behind all others."""
-    parts = []
-    own, folder = appended
-    if split in before.splits:
-        parts.append((open_split_index(base, before, split), 0))
-    if split in own.splits:
-        shards = len(before.splits[split].shards) if split in before.splits else 0
-        parts.append((open_split_index(base / folder, own, split), shards))
-    common = set(index_schema([]).names)
-    columns = [field for field in parts[0][0].schema if field.name not in common]
-    with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
-        for table, shards in parts:
-            for rows in _by_shard(table):
-                if shards:
-                    number = pa.array(int64(rows["shard"]) + shards, pa.int32())
-                    rows = rows.set_column(0, rows.schema.field(0), number)
-                writer.append(rows)
+) -> tuple[SplitInfo, list[str]]:
+    """Writes the rows of all shards of a split: those of the new ones behind all others.
+
+    Of an index in parts those that are there stay, and get others behind them.
+
+    Returns:
+        The split, and the files that were written, relative to the home of the view.
+    """
+    own, number = appended
+    folder = naming.generation_folder(number)
+    old, new = before.splits.get(name), own.splits.get(name)
+    old_shards = old.shards if old is not None else ()
+    new_shards = [
+        dataclasses.replace(one, file=below(folder, one.file))
+        for one in (new.shards if new is not None else ())
+    ]
+    shards = (*old_shards, *new_shards)
+    tables = [open_split_index(base, before, name)] if old is not None else []
+    tables += [open_split_index(base / folder, own, name)] if new is not None else []
+    statistics = [dict(one.statistics) for one in (old, new) if one is not None]
+    merged = merged_statistics(statistics, tables)
+    schema = tables[0].schema
+    new_rows = _by_shard(tables[-1], len(old_shards)) if new is not None else ()
+    in_parts = any(one is not None and one.index for one in (old, new))
+    if not in_parts and len(plan_parts(one.records for one in shards)) == 1:
+        rows = itertools.chain(_by_shard(tables[0], 0) if old is not None else (), new_rows)
+        (part,) = write_index(home, name, shards, rows, schema, scratch=scratch)
+        return SplitInfo(shards, merged), [part.file]
+    parts = list(before.index_parts(name)) if old is not None else []
+    files = [naming.shards_file(name)]
+    write_shard_list(home / files[0], shards, scratch=scratch)
+    if new_shards:
+        for part in write_index(
+            home, name, new_shards, new_rows, schema, before=len(parts), scratch=scratch
+        ):
+            files.append(part.file)
+            final = below(naming.view_folder(number), part.file)
+            parts.append(dataclasses.replace(part, file=final))
+    return SplitInfo(shards, merged, tuple(parts)), files
 
 
-def _by_shard(table: pa.Table) -> Iterator[pa.Table]:
-    """Yields the rows of each shard; a file has a batch per shard."""
+def _by_shard(table: pa.Table, before: int) -> Iterator[pa.Table]:
+    """Yields the rows of each shard, numbered behind so many other shards."""
     numbers = int64(table["shard"])
     edges = np.flatnonzero(np.diff(numbers)) + 1
     for rows in np.split(np.arange(len(numbers)), edges):
         if len(rows):
-            yield table.slice(int(rows[0]), len(rows))
+            own = table.slice(int(rows[0]), len(rows))
+            number = pa.array(int64(own["shard"]) + before, pa.int32())
+            yield own.set_column(0, own.schema.field(0), number) if before else own
 
 
-def _split(name: str, folder: str, before: Manifest, own: Manifest, index: pa.Table) -> SplitInfo:
-    old, new = before.splits.get(name), own.splits.get(name)
-    appended = new.shards if new is not None else ()
-    shards = (
-        *(old.shards if old is not None else ()),
-        *(dataclasses.replace(one, file=below(folder, one.file)) for one in appended),
-    )
-    parts = [dict(part.statistics) for part in (old, new) if part is not None]
-    return SplitInfo(shards, merged_statistics(parts, index))
-
-
-def merged_statistics(parts: list[dict[str, Any]], index: pa.Table) -> dict[str, Any]:
+def merged_statistics(parts: list[dict[str, Any]], indexes: list[pa.Table]) -> dict[str, Any]:
     """Statistics of a split in several parts.
 
     Counts, weights and integer columns are those of all records. What a model is normalized with,
@@ -209,7 +220,7 @@ def merged_statistics(parts: list[dict[str, Any]], index: pa.Table) -> dict[str,
 
     Args:
         parts: Statistics of the first build, then of the next one.
-        index: Index of all records.
+        indexes: Index of the records of each.
     """
     merged = {**_class_statistics(parts)}
     labels = [part["labels"] for part in parts if "labels" in part]
@@ -223,8 +234,10 @@ def merged_statistics(parts: list[dict[str, Any]], index: pa.Table) -> dict[str,
             if name in merged:
                 continue
             counted = isinstance(value, dict) and "histogram" in value
-            if counted and name in index.column_names:
-                value = summarize(int64(index[name].drop_null()))
+            if counted and name in indexes[0].column_names:
+                value = summarize_column(
+                    lambda names: (index.select(names) for index in indexes), name
+                )
             merged[name] = value
     return merged
 
@@ -282,7 +295,7 @@ def _problem(base: Place, number: int, manifest: Manifest) -> str:
     place = base / naming.view_file(number)
     if storage.stat(place) is not None:
         try:
-            view = parse_manifest(storage.read_bytes(place), str(place))
+            view = parse_manifest(storage.read_bytes(place), str(place), base)
         except ShardmillError:
             return ""  # it is written again
         if len(view.generations) != number + 1 or view.generations[-2].view != manifest.root_hash:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.generations.append import append
 from beam_jobs.generations.compact import compact
@@ -31,12 +32,14 @@ from foundation.storage import Place
 from shard_format import (
     DamageError,
     Manifest,
+    ShardInfo,
     ShardmillError,
     file_info,
     id_hash,
     load_build,
     load_manifest,
     naming,
+    open_index,
 )
 from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
@@ -50,6 +53,7 @@ from shard_format.expected_files import (
 )
 from shard_format.naming import below
 from shard_format.removed_records import RemovedRecords, parse_removed
+from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
 _UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum
@@ -104,7 +108,7 @@ class BuildRepair:
         ]
         if naming.BUILD in names and self._has_unknown_stored():
             self.unrecovered.append(_UNKNOWN)
-        for take in (self._take_derived, self._take_built, self._take_records):
+        for take in (self._take_lists, self._take_derived, self._take_built, self._take_records):
             ready = list(take(manifest, self.unrecovered)) if self.unrecovered else []
             self._all.finished.replace(ready, self._directory)
             self.repaired += [below(self._folder, one.file) for one in ready]
@@ -224,6 +228,8 @@ class BuildRepair:
 
     def _take_derived(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
         """Takes files that follow from the manifest."""
+        if not manifest.has_shard_lists():
+            return []
         contents = tfds_files(manifest.name, manifest.schema, manifest.splits)
         return [
             one
@@ -231,9 +237,33 @@ class BuildRepair:
             if one.file in contents and self._all.finished.write(one, [contents[one.file]])
         ]
 
+    def _take_lists(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Takes the lists of shards of large splits, which follow from the shards and the index."""
+        ready = []
+        for split, info in manifest.splits.items():
+            for one in [one for one in wanted if one.file == manifest.shards_file(split)]:
+                draft = self._work / "shards.arrow"
+                storage.make_folder(self._work)
+                with contextlib.suppress(OSError, ShardmillError):
+                    write_shard_list(draft, self._listed_shards(manifest, split, len(info.shards)))
+                    ready += [one] * self._all.finished.move(one, draft)
+        return ready
+
+    def _listed_shards(self, manifest: Manifest, split: str, count: int) -> list[ShardInfo]:
+        rows: dict[int, int] = {}
+        for part in manifest.index_parts(split):
+            counts = pc.value_counts(open_index(self._directory / part.file)["shard"])
+            rows |= {item["values"]: item["counts"] for item in counts.to_pylist()}
+        shards = []
+        for number in range(count):
+            file = naming.shard_file(manifest.name, split, number, count)
+            info = file_info(self._directory / file)
+            shards.append(ShardInfo(file, rows.get(number, 0), info["bytes"], info["sha256"]))
+        return shards
+
     def _take_built(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
         """Takes files of a whole build, if one of them has no other source."""
-        indexes = {naming.index_file(one.split) for one in wanted if one.split}
+        indexes = {manifest.index_part_of(one.split, one.number) for one in wanted if one.split}
         needed = [one for one in wanted if not one.split]
         if not needed and has_own_records(manifest) and not indexes & {one.file for one in wanted}:
             return []
@@ -257,11 +287,11 @@ class BuildRepair:
     def _take_records(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
         """Takes shards that are assembled from their whole records and those of the corpus."""
         shards = [one for one in wanted if one.split]
-        indexes = {naming.index_file(one.split) for one in shards}
-        broken = {one.file for one in wanted} & indexes
+        index_of = {one: manifest.index_part_of(one.split, one.number) for one in shards}
+        broken = {one.file for one in wanted} & set(index_of.values())
         if broken:
             self.reason += f" Without {', '.join(sorted(broken))} no record can be named."
-            shards = [one for one in shards if naming.index_file(one.split) not in broken]
+            shards = [one for one in shards if index_of[one] not in broken]
         if not shards:
             return []
         job = self._jobs.first(manifest)

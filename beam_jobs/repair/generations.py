@@ -93,7 +93,7 @@ def _own_manifest(
     folder = naming.generation_folder(number)
     file = naming.below(folder, naming.MANIFEST) if number else naming.view_file(0)
     if file not in names:
-        return parse_manifest(storage.read_bytes(job.directory / file), str(job.directory / file))
+        return _read_manifest(job.directory, file, folder if number else "")
     built = part.built(None, one.root_hash, naming.MANIFEST)
     return built if built is not None and _take(job, manifest, {file: built}, part) else None
 
@@ -127,8 +127,7 @@ def _repair_view(
         part.repaired.append(file)
         damaged.remove(file)
     if not damaged:
-        place = job.directory / file
-        return manifest if is_newest else parse_manifest(storage.read_bytes(place), str(place))
+        return manifest if is_newest else _read_manifest(job.directory, file)
     if any(one.file.startswith(naming.INDEX_DIR) for one in part.unrecovered):
         return None
     work = job.work / f"view-{number:04d}"
@@ -185,7 +184,7 @@ def newest_view(directory: Place, work: Place, first: Callable[[], Manifest]) ->
         return first()
     if numbers[-1] == 0:
         raise _lost(directory, f"{directory / naming.generation_folder(1)} is missing")
-    views = ((number, _parsed(directory / naming.view_file(number))) for number in numbers[::-1])
+    views = ((number, _parsed(directory, naming.view_file(number))) for number in numbers[::-1])
     known = next(((number, view) for number, view in views if view is not None), None)
     newest, view = known if known is not None else (0, first())
     for number in range(newest + 1, numbers[-1] + 1):
@@ -198,7 +197,7 @@ def _next_view(directory: Place, number: int, before: Manifest, work: Place) -> 
     """Makes the view of a generation from the view before it and the generation's own manifest."""
     folder = naming.generation_folder(number)
     place = directory / folder / naming.MANIFEST
-    own = _parsed(place)
+    own = _parsed(directory, below(folder, naming.MANIFEST), folder)
     if own is None:
         raise _lost(directory, f"{place} is missing or damaged")
     built = whole_build(directory / folder).get("root_hash", own.root_hash)
@@ -206,10 +205,10 @@ def _next_view(directory: Place, number: int, before: Manifest, work: Place) -> 
         raise _lost(directory, f"{place} is that of another set, with root hash {own.root_hash}")
     for home, manifest in (("", before), (folder, own)):
         for split in manifest.splits:
-            file = manifest.index_file(split)
-            index = Expected(below(home, file), **manifest.files[file])
-            if not is_whole(directory, index):
-                raise _lost(directory, f"{directory / index.file} is missing or damaged")
+            for file in manifest.index_files(split):
+                index = Expected(below(home, file), **manifest.files[file])
+                if not is_whole(directory, index):
+                    raise _lost(directory, f"{directory / index.file} is missing or damaged")
     return make_view(directory, number, before, own, work)
 
 
@@ -235,8 +234,14 @@ def _lost(directory: Place, fact: str) -> DamageError:
     )
 
 
-def _parsed(place: Place) -> Manifest | None:
+def _read_manifest(directory: Place, file: str, folder: str = "") -> Manifest:
+    """The manifest in a file of a set; its names are relative to a folder of the set."""
+    root = directory / folder if folder else directory
+    return parse_manifest(storage.read_bytes(directory / file), str(directory / file), root)
+
+
+def _parsed(directory: Place, file: str, folder: str = "") -> Manifest | None:
     try:
-        return parse_manifest(storage.read_bytes(place), str(place))
+        return _read_manifest(directory, file, folder)
     except (ShardmillError, OSError):
         return None

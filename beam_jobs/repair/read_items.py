@@ -119,6 +119,8 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
         file: Name of an index, the duplicates, a part of the quarantine, or the stored records.
     """
     folder, _, name = file.rpartition("/")
+    if folder.endswith(naming.INDEX_DIR) and name.endswith(naming.SHARDS_SUFFIX):
+        return
     if folder.endswith(naming.INDEX_DIR) and name.endswith(".arrow"):
         index = open_index(directory / file)
         packed = "documents" in index.column_names

@@ -94,7 +94,8 @@ def locate_dataset(
     root = cache_dir / manifest.root_hash
     place = DatasetLocation(source, root, manifest, cache_dir, cache_limit)
     text = manifest.to_text().encode()
-    names = [manifest.index_file(options.split), *TOKENIZERS.values()]
+    index = manifest.index_files(options.split) if options.split in manifest.splits else ()
+    names = [*index, *TOKENIZERS.values()]
     files = {name: manifest.files[name] for name in names if name in manifest.files}
     sizes = {MANIFEST: len(text)} | {name: info["bytes"] for name, info in files.items()}
     items = [Item(f"{manifest.root_hash}/{name}", size) for name, size in sizes.items()]

@@ -35,12 +35,13 @@ class OpenSplit:
 
     @property
     def where(self) -> Path:
-        """The index file, for messages."""
+        """The index file, or the first part of the index, for messages."""
         return self.root / self.manifest.index_file(self.name)
 
     def columns(self, names: tuple[str, ...]) -> IndexColumns:
         """Some columns of the index, in a graph; see `IndexColumns`."""
-        return IndexColumns(self.where, names)
+        parts = self.manifest.index_parts(self.name)
+        return IndexColumns([self.root / part.file for part in parts], names)
 
     @property
     def schema(self) -> Schema:

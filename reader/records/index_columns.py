@@ -8,6 +8,7 @@ places, which touches only the pages that it needs, needs no Python, and can be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,54 +38,94 @@ class IndexColumns:
     """Looks up columns of whole numbers of an index.
 
     Args:
-        path: The index.
+        parts: Paths of the files of the index, in order.
         columns: The names of the columns that will be asked for.
 
     Raises:
         DamageError: A column has nulls, is not of int32 or int64, or is compressed.
     """
 
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
-        self._path = path
-        with pa.memory_map(str(path)) as source:
-            self._bytes = source.size()
-            base = source.read_buffer(self._bytes).address
-            source.seek(0)
-            batches = pa.ipc.open_file(source)
-            rows = [batches.get_batch(number) for number in range(batches.num_record_batches)]
-            rows = [batch for batch in rows if batch.num_rows]
-            ends = np.cumsum([batch.num_rows for batch in rows], dtype=np.int64)
-            self.num_records = int(ends[-1]) if rows else 0
-            # Where row 0 of the split would be if the batch began with it, in values.
-            self._bases: dict[str, Any] = {}
-            self._types: dict[str, Any] = {}
-            for name in columns:
-                places = [self._place(batch.column(name), name, base) for batch in rows]
-                width = self._types[name].size
-                firsts = ends - np.array([batch.num_rows for batch in rows], np.int64)
-                self._bases[name] = tf.constant(np.array(places, np.int64) // width - firsts)
+    def __init__(self, parts: Sequence[Path], columns: tuple[str, ...]) -> None:
+        opened = [_Part(path, columns) for path in parts]
+        self._parts = [part for part in opened if len(part.rows)] or opened[:1]
+        self._types = self._parts[0].types
+        for part in self._parts:
+            if part.types != self._types:
+                raise DamageError(
+                    f"Columns {', '.join(columns)} of the index are of other types in {part.path} "
+                    f"than in {parts[0]}. Build the set again."
+                )
+        rows = np.concatenate([part.rows for part in self._parts])
+        ends = np.cumsum(rows, dtype=np.int64)
+        self.num_records = int(rows.sum())
+        # Where row 0 of the split would be if the batch began with it, in values.
+        self._bases = {
+            name: tf.constant(
+                np.concatenate([part.places[name] for part in self._parts]) // dtype.size
+                - (ends - rows)
+            )
+            for name, dtype in self._types.items()
+        }
+        counts = [len(part.rows) for part in self._parts]
+        self._part_of = tf.constant(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         self._ends = tf.constant(ends)
 
     def column(self, name: str, records: Any) -> Any:
         """[n] int64: the values of a column at [n] int64 record numbers."""
-        dtype = self._types[name]
-        mapped = mapped_file(self._path, dtype, self._bytes // dtype.size)
+        dtype, several = self._types[name], len(self._parts)
         batch = tf.searchsorted(self._ends, records, side="right", out_type=tf.int64)
         places = tf.gather(self._bases[name], batch) + records
-        return tf.cast(tf.gather(mapped, places), tf.int64)
+        mapped = [mapped_file(part.path, dtype, part.size // dtype.size) for part in self._parts]
+        if several == 1:
+            return tf.cast(tf.gather(mapped[0], places), tf.int64)
+        part_of = tf.gather(self._part_of, batch)
+        own = zip(mapped, tf.dynamic_partition(places, part_of, several), strict=True)
+        values = [tf.cast(tf.gather(one, some), tf.int64) for one, some in own]
+        numbers = tf.range(tf.size(places))
+        return tf.dynamic_stitch(tf.dynamic_partition(numbers, part_of, several), values)
+
+
+class _Part:
+    """Where the columns of one file are.
+
+    Attributes:
+        path: The file.
+        size: Its bytes.
+        rows: [batches] int64, rows of each record batch that has any.
+        places: By column, [batches] int64, its first byte in each.
+        types: Types of the columns.
+    """
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        self.path = path
+        self.types: dict[str, Any] = {}
+        with pa.memory_map(str(path)) as source:
+            self.size = source.size()
+            base = source.read_buffer(self.size).address
+            source.seek(0)
+            file = pa.ipc.open_file(source)
+            batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+            batches = [batch for batch in batches if batch.num_rows]
+            self.rows = np.array([batch.num_rows for batch in batches], np.int64)
+            self.places = {
+                name: np.array(
+                    [self._place(batch.column(name), name, base) for batch in batches], np.int64
+                )
+                for name in columns
+            }
 
     def _place(self, array: pa.Array, name: str, base: int) -> int:
         """The offset of a column in the file, which is mapped at the address `base`."""
         if array.type not in _DTYPES or array.null_count:
             raise DamageError(
                 f"Column {name!r} of the index is {array.type} with {array.null_count} nulls, not "
-                f"integers without nulls, in {self._path}. Build the set again."
+                f"integers without nulls, in {self.path}. Build the set again."
             )
-        dtype = self._types[name] = _DTYPES[array.type]
+        dtype = self.types[name] = _DTYPES[array.type]
         place = array.buffers()[1].address + array.offset * dtype.size - base
-        if not 0 <= place <= self._bytes - len(array) * dtype.size:  # decompressed, elsewhere
+        if not 0 <= place <= self.size - len(array) * dtype.size:  # decompressed, elsewhere
             raise DamageError(
                 f"Column {name!r} of the index is compressed, so it cannot be mapped, in "
-                f"{self._path}. Build the set again."
+                f"{self.path}. Build the set again."
             )
         return int(place)

@@ -85,9 +85,11 @@ def check_directory(directory: Path) -> None:
     manifest = load_manifest(directory)
     for name, split in manifest.splits.items():
         check_shards(directory, split)
-        index = directory / manifest.index_file(name)
-        if not index.exists():
-            raise ShardSetError(f"No index file {index}. Copy the whole set, or build it again.")
+        for index in (directory / file for file in manifest.index_files(name)):
+            if not index.exists():
+                raise ShardSetError(
+                    f"No index file {index}. Copy the whole set, or build it again."
+                )
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:

@@ -11,18 +11,18 @@ import pytest
 # The files and functions of the product that a way may enter: a little more than it does. Who makes
 # a way shorter lowers its limit.
 LIMITS = {
-    "images job": (106, 742),  # aim: 75 files
+    "images job": (107, 750),  # aim: 75 files
     "images job, stage": (41, 180),  # aim: 30
     "images job, plan": (37, 168),  # aim: 25
     "images job, shard": (23, 118),  # aim: 22
-    "images job, commit": (50, 213),  # aim: 30
-    "text job": (118, 797),  # aim: 85
+    "images job, commit": (51, 232),  # aim: 30
+    "text job": (119, 805),  # aim: 85
     "text job, stage": (54, 235),  # aim: 40
     "text job, plan": (37, 173),  # aim: 25
     "text job, shard": (24, 119),  # aim: 22
-    "text job, commit": (55, 222),  # aim: 30
-    "images first batch": (37, 204),  # aim: 26
-    "text first batch": (29, 160),  # aim: 22
+    "text job, commit": (56, 240),  # aim: 30
+    "images first batch": (38, 222),  # aim: 26
+    "text first batch": (30, 172),  # aim: 22
 }
 
 

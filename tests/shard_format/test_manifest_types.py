@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -110,7 +111,7 @@ def test_any_value_in_any_place_is_read_or_damage(real, data):
     path = data.draw(st.sampled_from([path for path in _places(real) if path]))
     changed = _replaced(real, path, data.draw(JSON))
     try:
-        manifest = parse_manifest(_text(changed), "manifest.json")
+        manifest = parse_manifest(_text(changed), "manifest.json", Path())
     except ShardmillError as error:
         assert "manifest" in str(error) or "schema" in str(error) or "ledger" in str(error).lower()
         return

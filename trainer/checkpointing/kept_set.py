@@ -51,6 +51,6 @@ def kept_manifest(directory: Path) -> Manifest | None:
     """
     path = directory / SET_MANIFEST
     try:
-        return parse_manifest(path.read_bytes(), str(path))
+        return parse_manifest(path.read_bytes(), str(path), directory)
     except FileNotFoundError:
         return None

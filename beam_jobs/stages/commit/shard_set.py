@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from itertools import chain
 
 from beam_jobs.columns import Columns
 from beam_jobs.counters import sum_counters
@@ -23,10 +23,11 @@ from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
+from beam_jobs.stages.index import IndexResult, index_tasks, write_index_part
 from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
-from beam_jobs.stages.shard import ShardResult, read_counters, read_index_part
+from beam_jobs.stages.shard import ShardResult, read_counters
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.removed import read_planned, removed_before
 from beam_jobs.staging.seen_items import write_seen_items
@@ -35,7 +36,6 @@ from beam_jobs.workspace import Workspace, read_batches
 from foundation import storage
 from foundation.storage import Place
 from shard_format import (
-    IndexWriter,
     InputError,
     Ledger,
     Manifest,
@@ -45,13 +45,16 @@ from shard_format import (
     open_index,
 )
 from shard_format.croissant import write_croissant
+from shard_format.manifest import IndexPart
 from shard_format.removed_records import RemovedRecords
+from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
 
 def commit(
     summaries: Sequence[UnitSummary],
     results: Sequence[ShardResult],
+    indexes: Sequence[IndexResult],
     listing: Listing,
     started: float,
     context: JobContext,
@@ -61,6 +64,7 @@ def commit(
     Args:
         summaries: All units.
         results: All shards.
+        indexes: The parts of all indexes where workers have written them; else it is done here.
         listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         context: The job.
@@ -81,14 +85,18 @@ def commit(
     schema = record_type.schema
     for feature in label_features(schema):
         schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
-    storage.make_folder(workspace.out / naming.INDEX_DIR)
-    splits = {name: _split(name, plan, results, record_type, workspace) for name in plan.num_shards}
+    tasks = [] if indexes else index_tasks(plan.num_shards, results)
+    written = [*indexes, *(write_index_part(task, context) for task in tasks)]
+    splits = {
+        name: _split(name, plan, results, written, record_type, workspace)
+        for name in plan.num_shards
+    }
     contents = tfds_files(options.name, schema, splits)
     given = record_type.files(workspace)
     contents |= {name: storage.read_bytes(path) for name, path in given.items()}
     for name, content in contents.items():
         _write(workspace, name, content)
-    files = [*contents, *(naming.index_file(split) for split in splits)]
+    files = [*contents, *(naming.shards_file(name) for name in splits if splits[name].index)]
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     removed = read_planned(workspace)
@@ -102,7 +110,8 @@ def commit(
         splits=splits,
         ledger=ledger,
         config=options.config() | record_type.config() | plan.settled,
-        files={name: file_info(workspace.out / name) for name in files},
+        files={name: file_info(workspace.out / name) for name in files}
+        | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in written},
     )
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
@@ -163,36 +172,36 @@ def _split(
     split: str,
     plan: Plan,
     results: Sequence[ShardResult],
+    indexes: Sequence[IndexResult],
     record_type: RecordType,
     workspace: Workspace,
 ) -> SplitInfo:
-    """Joins the index parts of one split and computes its statistics."""
+    """The shards of one split, the parts of its index, and its statistics."""
     own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
-    index = workspace.out / naming.index_file(split)
-    scratch = workspace.scratch_of(index)
-    with IndexWriter(index, record_type.index_columns, durable=True, scratch=scratch) as writer:
-        read = partial(read_index_part, workspace=workspace)
-        tables = storage.in_parallel(read, own, remote=storage.local_path(workspace.out) is None)
-        for result, table in zip(own, tables, strict=True):
-            writer.append(table)
-            report(workspace.progress, "commit", result.info.records)
+    parts = sorted((one for one in indexes if one.split == split), key=lambda one: one.file)
+    shards = tuple(result.info for result in own)
+    if len(parts) > 1:
+        place = workspace.out / naming.shards_file(split)
+        write_shard_list(place, shards, scratch=workspace.scratch_of(place))
     training = split == plan.training
     counted = (read_counters(result, workspace) for result in own if training)
     counters = sum_counters(table for table in counted if table is not None)
+    columns = _columns_of([workspace.out / part.file for part in parts])
     return SplitInfo(
-        shards=tuple(result.info for result in own),
-        statistics=split_statistics(
-            _columns_of(index), counters, plan.class_names, record_type, training=training
-        ),
+        shards,
+        split_statistics(columns, counters, plan.class_names, record_type, training=training),
+        tuple(IndexPart(part.file, part.shards) for part in parts) if len(parts) > 1 else (),
     )
 
 
-def _columns_of(index: Place) -> Columns:
-    """The columns of an index; of a local file not mapped, since what was read would stay."""
-    if storage.local_path(index) is not None:
-        return partial(read_batches, index)
-    table = open_index(index)
-    return lambda names: [table.select(names)]
+def _columns_of(parts: Sequence[Place]) -> Columns:
+    """The columns of an index; of local files not mapped, since what was read would stay."""
+    if storage.local_path(parts[0]) is not None:
+        return lambda names: chain.from_iterable(read_batches(part, names) for part in parts)
+    if len(parts) == 1:  # it is small, and there are several requests for its columns
+        table = open_index(parts[0])
+        return lambda names: [table.select(names)]
+    return lambda names: (open_index(part).select(names) for part in parts)
 
 
 def _write(workspace: Workspace, name: str, content: bytes) -> None:

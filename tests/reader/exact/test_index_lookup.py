@@ -57,7 +57,7 @@ def test_any_layout_of_record_batches(
     ]
     path = tmp_path_factory.mktemp("index") / "i.arrow"
     write_index(path, [batch for group in batches for batch in group])
-    graph = IndexColumns(path, ("large", "small"))
+    graph = IndexColumns([path], ("large", "small"))
     assert graph.num_records == rows
     records = np.random.default_rng(1).integers(0, rows, 20)
     lookup = tf.function(lambda name, records: graph.column(name, records))
@@ -82,7 +82,7 @@ def test_a_column_that_is_none_of_whole_numbers(
     batch = pa.RecordBatch.from_arrays([column], ["c"])
     path = write_index(tmp_path / "i.arrow", [batch])
     with pytest.raises(DamageError, match=f"{message}.*Build the set again"):
-        IndexColumns(path, ("c",))
+        IndexColumns([path], ("c",))
 
 
 def test_a_compressed_column_is_refused(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_compressed_column_is_refused(tmp_path: Path) -> None:
     with pa.ipc.new_file(str(tmp_path / "i.arrow"), table.schema, options=options) as writer:
         writer.write_table(table)
     with pytest.raises(DamageError, match="is compressed"):
-        IndexColumns(tmp_path / "i.arrow", ("c",))
+        IndexColumns([tmp_path / "i.arrow"], ("c",))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ import numpy as np, pyarrow as pa, tensorflow as tf
 from reader.records.index_columns import IndexColumns
 from reader.records.readers import LOCATION_COLUMNS
 path, rows = Path(sys.argv[1]), int(sys.argv[2])
-index = IndexColumns(path, LOCATION_COLUMNS)
+index = IndexColumns([path], LOCATION_COLUMNS)
 assert index.num_records == rows
 def look(n):
     records = tf.range(n * 1000, n * 1000 + 1000, dtype=tf.int64) * 7919 % rows
@@ -219,7 +219,7 @@ def test_places_far_into_a_large_index(tmp_path: Path) -> None:
     path = write_index(
         tmp_path / "i.arrow", [pa.RecordBatch.from_arrays([pa.array(values)], ["offset"])]
     )
-    graph = IndexColumns(path, ("offset",))
+    graph = IndexColumns([path], ("offset",))
     place = int(graph._bases["offset"][0])
     content, gap = path.read_bytes(), 3 << 30
     with path.open("r+b") as file:
@@ -227,7 +227,7 @@ def test_places_far_into_a_large_index(tmp_path: Path) -> None:
         file.seek(gap)
         file.write(content)
     # The same file behind 3 GiB of zeros: the column lies so many places further.
-    graph._bytes = gap + len(content)
+    graph._parts[0].size = gap + len(content)
     graph._bases["offset"] = tf.constant([place + gap // 8], tf.int64)
     at = tf.function(lambda records: graph.column("offset", records))(tf.range(5, dtype="int64"))
     assert (at.numpy() == values).all()

@@ -1,0 +1,247 @@
+"""A set whose index is in parts is built, verified, appended to, compacted and repaired as others.
+
+The number of rows of a part is lowered, so that a set of some records is a large one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.generations.append import append
+from beam_jobs.generations.compact import compact
+from beam_jobs.repair import repair
+from beam_jobs.run import preprocess
+from beam_jobs.stages.plan import merge_levels
+from shard_format import (
+    DamageError,
+    ShardSetError,
+    file_sha256,
+    index_parts,
+    load_manifest,
+    naming,
+    open_split_index,
+    verify,
+    verify_set,
+)
+from shard_format.shard_list import ShardList, write_shard_list
+from tests.fixtures.damage import job, make_corpus
+
+PART_ROWS = 12
+PARTS = [naming.index_part_file("train", number) for number in range(8)]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(index_parts, "PART_ROWS", PART_ROWS)
+
+
+def options(folder: Path, kind: str = "image", source: str = "corpus", **values: Any) -> Any:
+    if not (folder / source).exists():
+        make_corpus(kind, folder / source, records=60 if source == "corpus" else 90)
+    prefix = None if source == "corpus" else source
+    values = {"num_shards": 16, "split": "train=0.9,test=0.1", "id_prefix": prefix} | values
+    return job(kind, folder / source, folder / "set", **values)
+
+
+def rows(root: Path, split: str = "train") -> list[dict[str, Any]]:
+    return open_split_index(root, load_manifest(root), split).to_pylist()
+
+
+def build(folder: Path, kind: str = "image", **values: Any) -> Path:
+    preprocess(options(folder, kind, **values))
+    return folder / "set"
+
+
+@pytest.fixture
+def large(tmp_path, small_parts):
+    return build(tmp_path)
+
+
+def test_a_part_has_whole_shards(monkeypatch):
+    monkeypatch.setattr(index_parts, "PART_ROWS", 10)
+    for records, parts in {
+        (): [range(0)],
+        (10,): [range(1)],
+        (11,): [range(1)],
+        (5, 5): [range(2)],
+        (5, 6): [range(1), range(1, 2)],
+        (20, 1, 9, 1): [range(1), range(1, 3), range(3, 4)],
+    }.items():
+        assert index_parts.plan_parts(records) == parts
+
+
+@pytest.mark.parametrize("kind", ["image", "text"])
+def test_a_large_set_has_the_records_of_a_small_one(tmp_path, kind, monkeypatch):
+    small = build(tmp_path / "small", kind)
+    monkeypatch.setattr(index_parts, "PART_ROWS", PART_ROWS)
+    large = build(tmp_path / "large", kind)
+    before, after = load_manifest(small), load_manifest(large)
+    assert (before.format_version, after.format_version) == (1, 3)
+    assert len(after.splits["train"].index) >= 5 and not after.splits["test"].index
+    for split, info in before.splits.items():
+        assert rows(small, split) == rows(large, split)
+        assert after.splits[split].statistics == info.statistics
+        assert list(after.splits[split].shards) == list(info.shards)
+        assert (after.splits[split].records, after.splits[split].bytes) == (
+            info.records,
+            info.bytes,
+        )
+    for file in (naming.DATASET_INFO, naming.table_file("train")):
+        assert (small / file).read_bytes() == (large / file).read_bytes()
+    assert verify(large)[1] == []
+
+
+def test_parts_are_written_by_workers(tmp_path, small_parts, monkeypatch):
+    """A job that may merge has steps for the index, and writes the same bytes."""
+    alone = load_manifest(build(tmp_path / "alone"))
+    monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
+    assert load_manifest(build(tmp_path / "spread")) == alone
+
+
+def test_a_build_again_has_nothing_to_do(large, tmp_path):
+    before = (large / naming.MANIFEST).stat().st_mtime_ns
+    build(tmp_path)
+    assert (large / naming.MANIFEST).stat().st_mtime_ns == before
+
+
+def test_a_large_set_is_appended_to_and_compacted(tmp_path, small_parts, monkeypatch):
+    large = build(tmp_path)
+    old = rows(large)
+    append(options(tmp_path, source="more", append=True))
+    manifest = load_manifest(large)
+    assert manifest.format_version == 3
+    parts = [part.file for part in manifest.splits["train"].index]
+    assert parts[:5] == PARTS[:5]
+    assert parts[5] == f"{naming.view_folder(1)}/{PARTS[5]}"
+    assert rows(large)[: len(old)] == old
+    assert verify(large)[1] == []
+    assert load_manifest(large, 0).format_version == 3
+    done = compact(large)
+    assert done.manifest.format_version == 3 and not done.manifest.generations
+    assert verify(large)[1] == []
+    assert sorted(row["record_id"] for row in rows(large)) == [
+        row["record_id"] for row in sorted(rows(large), key=lambda row: row["record_id"])
+    ]
+    monkeypatch.undo()
+    removed = rows(large)[0]["record_id"]
+    done = compact(large, [removed])
+    assert done.manifest.format_version == 1 and verify(large)[1] == []
+    assert removed not in {row["record_id"] for row in rows(large)}
+
+
+def test_a_small_set_becomes_a_large_one(tmp_path, monkeypatch):
+    """The index of the first generation is the first part of that of the view."""
+    small = build(tmp_path)
+    old = rows(small)
+    monkeypatch.setattr(index_parts, "PART_ROWS", len(old) + 1)
+    append(options(tmp_path, source="more", append=True))
+    manifest = load_manifest(small)
+    assert [part.file for part in manifest.splits["train"].index] == [
+        naming.index_file("train"),
+        f"{naming.view_folder(1)}/{PARTS[1]}",
+    ]
+    assert rows(small)[: len(old)] == old and verify(small)[1] == []
+    (small / naming.view_folder(1) / PARTS[1]).unlink()
+    (small / naming.view_folder(1) / naming.shards_file("train")).unlink()
+    assert repair(small).left == [] and verify(small)[1] == []
+
+
+def damage(place: Path) -> None:
+    data = bytearray(place.read_bytes())
+    data[len(data) // 2] ^= 4
+    place.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[PARTS[1]], [PARTS[0], PARTS[3]], [naming.shards_file("train")]],
+    ids=["part", "parts", "list"],
+)
+@pytest.mark.parametrize("how", [damage, Path.unlink])
+def test_damaged_files_of_an_index_are_repaired(large, names, how):
+    whole = {file: (large / file).read_bytes() for file in names}
+    for file in names:
+        how(large / file)
+    assert {one.file for one in verify_set(large).damages} >= set(names)
+    done = repair(large)
+    assert set(done.repaired) >= set(names) and done.left == []
+    assert {file: (large / file).read_bytes() for file in names} == whole
+    assert verify(large)[1] == []
+
+
+def test_a_shard_is_repaired_by_the_part_that_has_its_rows(large):
+    file = load_manifest(large).splits["train"].shards[9].file
+    whole = (large / file).read_bytes()
+    damage(large / file)
+    damage(large / PARTS[0])  # of other shards
+    (one,) = (one for one in verify_set(large).damages if one.file == file)
+    assert len(one.records) == 1 and one.records[0].record_id
+    assert repair(large).left == [] and (large / file).read_bytes() == whole
+
+
+def test_swapped_parts_are_named(large):
+    first, second = (large / PARTS[0]).read_bytes(), (large / PARTS[1]).read_bytes()
+    (large / PARTS[0]).write_bytes(second)
+    (large / PARTS[1]).write_bytes(first)
+    damages = {one.file for one in verify_set(large).damages}
+    assert damages == {PARTS[0], PARTS[1]}
+    assert repair(large).left == []
+
+
+def test_a_missing_file_of_an_index_is_named(large):
+    (large / PARTS[1]).unlink()
+    with pytest.raises(ShardSetError, match=r"index/train-00001\.arrow is missing"):
+        rows(large)
+    (large / naming.shards_file("train")).unlink()
+    with pytest.raises(ShardSetError, match=r"index/train\.shards\.arrow is missing"):
+        list(load_manifest(large).splits["train"].shards)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda split: split["index"].pop(),
+        lambda split: split["index"][0].update(shards=1),
+        lambda split: split["index"][0].update(file="../train.arrow"),
+        lambda split: split.pop("index"),
+        lambda split: split.update(shards=3),
+        lambda split: split.update(shards=True),
+        lambda split: split.update(shards=[]),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(large, change):
+    from shard_format.manifest import _root_hash
+
+    raw = json.loads((large / naming.MANIFEST).read_text())
+    del raw["root_hash"]
+    change(raw["splits"]["train"])
+    (large / naming.MANIFEST).write_text(json.dumps({**raw, "root_hash": _root_hash(raw)}))
+    with pytest.raises(DamageError, match=r"manifest\.json"):
+        load_manifest(large)
+
+
+def test_a_list_of_shards_may_name_no_file_outside_of_the_set(large):
+    split, place = load_manifest(large).splits["train"], large / naming.shards_file("train")
+    shards = list(split.shards)
+    shards[2] = dataclasses.replace(shards[2], file="../../somebody.tfrecord")
+    write_shard_list(place, shards)
+    with pytest.raises(DamageError, match="does not match its SHA-256"):
+        list(load_manifest(large).splits["train"].shards)
+    other = ShardList(place, len(shards), split.records, split.bytes, file_sha256(place))
+    with pytest.raises(DamageError, match="outside of its set"):
+        list(other)
+    short = ShardList(place, len(shards) + 1, split.records, split.bytes, file_sha256(place))
+    with pytest.raises(DamageError, match=r"has 16 shards .* but 17 of"):
+        list(short)
+
+
+def test_a_record_that_is_removed_from_a_large_set_leaves_every_file(large):
+    name = rows(large)[PART_ROWS]["record_id"]
+    compact(large, [name])
+    assert name not in {row["record_id"] for row in rows(large)}
+    assert load_manifest(large).format_version == 3 and verify(large)[1] == []
