@@ -36,7 +36,7 @@ from reader.record_types import (
 )
 from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageParser
-from reader.records.split_files import checked_index
+from reader.records.split_index import open_lazily
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
 from reader.state import check_generation, order_of, read_state
@@ -241,7 +241,9 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
-    index = checked_index(root, manifest, options.split)
+    # Of a set at a URL, an index in parts is not copied.
+    is_large = bool(split.index)
+    index = open_lazily(place.source if is_large else root, manifest, options.split)
     opened = OpenSplit(root, manifest, options.split, index, geometry)
     parser = _parser_factory(manifest, root)(opened, options)
     labels = find_labels(opened, options.label)
@@ -258,15 +260,18 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
         sampler = make_sampler(options.sample, label, column, options.seed, opened.where)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
     share = WorkerShard(geometry, *options.worker, emitted)
+    is_served = options.service is not None
     lengths: Lengths | None = None
     if isinstance(parser, BatchParser) and parser.length_column is not None:
         lengths = Lengths(
-            opened.columns((parser.length_column,)), parser.length_column, options.max_tokens
+            opened.columns((parser.length_column,), portable=is_served),
+            parser.length_column,
+            options.max_tokens,
         )
     sizes: Sizes | None = None
     has_sizes = set(Sizes.COLUMNS) <= set(index.column_names)
     if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:
-        sizes = Sizes(opened.columns(Sizes.COLUMNS))
+        sizes = Sizes(opened.columns(Sizes.COLUMNS, portable=is_served))
     windows = Windows(
         share,
         filled.record_reader,

@@ -11,7 +11,7 @@ from reader.options import ReadOptions
 from reader.order import graph_order
 from reader.order.class_sampling import ClassSampler
 from reader.order.geometry import WorkerShard
-from reader.records.index_columns import IndexColumns
+from reader.records.index_columns import GraphColumns
 from reader.records.readers import RecordReader
 
 # This bit distinguishes draws of a sampler from record numbers: a record that is drawn twice in an
@@ -69,7 +69,7 @@ class Lengths:
         limit: Longer ones count as that long.
     """
 
-    def __init__(self, index: IndexColumns, column: str, limit: int | None) -> None:
+    def __init__(self, index: GraphColumns, column: str, limit: int | None) -> None:
         self._index, self._column, self._limit = index, column, limit
 
     def __call__(self, numbers: Any) -> Any:
@@ -87,7 +87,7 @@ class Sizes:
     """
 
     COLUMNS: ClassVar[tuple[str, str]] = ("height", "width")
-    index: IndexColumns
+    index: GraphColumns
 
     def __call__(self, numbers: Any) -> Any:
         """[n, 2] int32."""

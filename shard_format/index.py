@@ -94,15 +94,26 @@ class IndexWriter:
         self._files.__exit__(kind, error, traceback)
 
 
-def open_index(place: Place) -> pa.Table:
+def open_index(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """The index as a table; of a local file, memory-mapped: a column is read when it is used.
+
+    Args:
+        place: The file.
+        columns: The columns to open; None for all.
 
     Raises:
         ShardSetError: The file is missing.
         DamageError: The file is not an Arrow file, or lacks a column.
     """
     try:
-        table = pa.ipc.open_file(storage.open_arrow(place)).read_all()
+        source = storage.open_arrow(place)
+        file = pa.ipc.open_file(source)
+        names = file.schema.names
+        if columns is not None:
+            included = [file.schema.get_field_index(name) for name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=included)
+            file = pa.ipc.open_file(source, options=options)
+        table = file.read_all()
     except FileNotFoundError as error:
         raise ShardSetError(
             f"The index {place} is missing. Copy the whole set, or build it again."
@@ -111,11 +122,11 @@ def open_index(place: Place) -> pa.Table:
         raise DamageError(
             f"The index {place} is not a whole Arrow file: {error}. Run 'shardmill verify'."
         ) from error
-    missing = [field.name for field in COMMON_FIELDS if field.name not in table.column_names]
+    missing = [field.name for field in COMMON_FIELDS if field.name not in names]
     if missing:
         raise DamageError(
             f"The index {place} has no column {', '.join(missing)}, only "
-            f"{', '.join(table.column_names)}. Build the set again."
+            f"{', '.join(names)}. Build the set again."
         )
     return table
 

@@ -13,9 +13,11 @@ from foundation.wording import visible
 from reader.access.examples import ExampleDecoder, Values
 from reader.access.open_files import OpenFiles
 from reader.opened_set import OpenedSet
-from reader.records.split_files import checked_index
+from reader.records.split_files import ShardPaths
+from reader.records.split_index import open_lazily
 from shard_format import FRAME_BYTES, DamageError, Feature, Manifest, ShardSetError, unframe
 
+_PLACE = ("shard", "offset", "length")
 _VERIFY = "Run 'shardmill verify': it names all that is damaged."
 
 
@@ -72,18 +74,14 @@ class IndexedSplit:
         check_choice("split", name, manifest.splits, root)
         split = manifest.splits[name]
         where = root / manifest.index_file(name)
-        index = checked_index(root, manifest, name)
-        # The columns, since finding one in a table of 10,000 shards takes longer than a record.
-        self._place = [index[column] for column in ("shard", "offset", "length")]
-        self._record_ids = index["record_id"]
+        self._index = open_lazily(root, manifest, name)
         self._shards = split.shards
-        self._paths = [root / shard.file for shard in split.shards]
-        local = [path for path in self._paths if isinstance(path, Path)]
+        self._paths: Sequence[Place] = ShardPaths(root, split)
         # A shard that is open stays what it was; one that is opened later may be another.
         self._opened = OpenedSet(root, manifest.root_hash)
         self._files: OpenFiles | _Requests = (
-            OpenFiles(local, max_open_files, self._opened.check)
-            if local
+            OpenFiles(ShardPaths(root, split), max_open_files, self._opened.check)
+            if isinstance(root, Path)
             else _Requests(self._paths)
         )
         self._decode = ExampleDecoder(manifest.schema, decode, root)
@@ -107,7 +105,7 @@ class IndexedSplit:
             ShardSetError: Its shard is missing or cannot be read.
             DamageError: The record or its row is damaged; names shard, byte offset and record id.
         """
-        shard, offset, length = (column[row].as_py() for column in self._place)
+        shard, offset, length = self._index.row(_PLACE, row)
         if not self._fits(shard, offset, length):
             raise DamageError(
                 f"Row {row} of the index points to shard {shard}, bytes [{offset}, "
@@ -124,7 +122,7 @@ class IndexedSplit:
 
     def range_of(self, row: int) -> Range | None:
         """What reading a row will request; None if that is of a local file or of no file."""
-        shard, offset, length = (column[row].as_py() for column in self._place)
+        shard, offset, length = self._index.row(_PLACE, row)
         if not self._fits(shard, offset, length):
             return None
         return storage.range_of(self._paths[shard], offset, length)
@@ -132,7 +130,8 @@ class IndexedSplit:
     def _record_id(self, row: int) -> str:
         """For people."""
         try:
-            return visible(self._record_ids[row].as_py())
+            ids, own = self._index.ids(row)
+            return visible(ids[own].as_py())
         except UnicodeDecodeError:  # the index is damaged; the record may well be whole
             return f"number {row}"
 

@@ -7,14 +7,13 @@ it opens a file anew for every range, in a data set of its own: 106 us of CPU fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 from typing_extensions import override
 
@@ -26,7 +25,8 @@ from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
-from reader.records.readers import RecordReader
+from reader.records.readers import LOCATION_COLUMNS, RecordReader
+from reader.records.split_index import SplitIndex, shard_numbers
 from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, unframe_many
 
 Int64Array = npt.NDArray[np.int64]
@@ -84,9 +84,9 @@ class CheckedRecordReader(RecordReader):
         self,
         source: Place,
         split: SplitInfo,
-        index: pa.Table,
+        index: SplitIndex,
         where: Place,
-        copies: list[Path],
+        copies: Sequence[Path],
         skipped: SkippedRecords,
         advice: str = "",
         opened: OpenedSet | None = None,
@@ -96,11 +96,10 @@ class CheckedRecordReader(RecordReader):
             'on_corrupt="skip" (--on-corrupt skip) reads all others.'
         )
         self._source, self._shards, self._copies = source, split.shards, copies
-        self._offset, self._length = index["offset"], index["length"]
-        self._record_ids, self._where = index["record_id"], where
+        self._index, self._where = index, where
         self._skipped, self._opened = skipped, opened
-        self._ends = np.cumsum([shard.records for shard in split.shards])
-        self._bytes = np.array([shard.bytes for shard in split.shards], np.int64)
+        self._ends = np.cumsum(shard_numbers(split.shards, "records"))
+        self._bytes = shard_numbers(split.shards, "bytes")
         mean_bytes = max(1, split.bytes // max(1, split.records))
         self._piece_records = min(_PIECE_RECORDS, max(1, _PIECE_BYTES // mean_bytes))
         self._filler: tuple[int, bytes] | None = None
@@ -167,7 +166,7 @@ class CheckedRecordReader(RecordReader):
         """[n] bytes, None where a record is not what the index says."""
         serialized = np.full(len(numbers), None, object)
         shards = np.searchsorted(self._ends, numbers, side="right")
-        begins, lengths = _taken(self._offset, numbers), _taken(self._length, numbers)
+        begins, lengths = self._index.take(LOCATION_COLUMNS, numbers)
         # A wrong number must not become the size of a request.
         inside = (begins >= 0) & (lengths > 0) & (begins <= self._bytes[shards] - lengths)
         order = np.lexsort((begins, shards))
@@ -229,9 +228,9 @@ class CheckedRecordReader(RecordReader):
     def _read_again(self, number: int) -> bytes | None:
         """Reads one record from the set; None if it is damaged there."""
         try:
-            (payload,) = unframe_many(
-                self._framed(number), np.zeros(1, np.int64), _taken(self._length, [number])
-            )
+            _, length = self._location(number)
+            lengths = np.array([length], np.int64)
+            (payload,) = unframe_many(self._framed(number), np.zeros(1, np.int64), lengths)
         except OSError:
             return None
         return payload
@@ -255,7 +254,7 @@ class CheckedRecordReader(RecordReader):
     def _problem(self, number: int) -> str:
         """Which record is damaged, and how, in a sentence."""
         shard = int(np.searchsorted(self._ends, number, side="right"))
-        (offset,), (length,) = _taken(self._offset, [number]), _taken(self._length, [number])
+        offset, length = self._location(number)
         where = f"{self._file(shard)} at byte {offset} (record {self._record_id(number)!r})"
         if offset < 0 or length < FRAME_BYTES or offset > self._bytes[shard] - length:
             return (
@@ -276,8 +275,12 @@ class CheckedRecordReader(RecordReader):
 
     def _framed(self, number: int) -> bytes:
         shard = int(np.searchsorted(self._ends, number, side="right"))
-        offset, length = _taken(self._offset, [number]), _taken(self._length, [number])
-        return storage.read_range(self._file(shard), int(offset[0]), int(length[0]))
+        return storage.read_range(self._file(shard), *self._location(number))
+
+    def _location(self, number: int) -> tuple[int, int]:
+        """Offset and length of a record."""
+        (offset,), (length,) = self._index.take(LOCATION_COLUMNS, np.array([number], np.int64))
+        return int(offset), int(length)
 
     def _file(self, shard: int) -> Place:
         return self._source / self._shards[shard].file
@@ -294,15 +297,10 @@ class CheckedRecordReader(RecordReader):
     def _record_id(self, number: int) -> str:
         """For people."""
         # Of a damaged index, offsets of strings may point anywhere in memory.
-        row = pa.array([number], pa.int64())
-        first = 0
         try:
-            for chunk in self._record_ids.chunks:
-                if number < first + len(chunk):
-                    chunk.validate(full=True)
-                    break
-                first += len(chunk)
-            return visible(pc.take(self._record_ids, row)[0].as_py())
+            ids, row = self._index.ids(number)
+            ids.validate(full=True)
+            return visible(ids[row].as_py())
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return f"number {number}"
 
@@ -336,8 +334,3 @@ def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[
     columns = (shards[first], begins[first], sizes, first, behind)
     for values in zip(*(column.tolist() for column in columns), strict=True):
         yield _ByteRun(*values)
-
-
-def _taken(column: pa.ChunkedArray, rows: Any) -> Int64Array:
-    """[len(rows)] int64: the values of a column at these rows."""
-    return np.asarray(pc.take(column, pa.array(rows, pa.int64())).to_numpy(), np.int64)

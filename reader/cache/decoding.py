@@ -90,7 +90,9 @@ def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
     Raises:
         DamageError: The index has no sizes of images.
     """
-    record_bytes = opened.index.nbytes // max(1, split.records) + _PLACE_BYTES
+    files = (opened.manifest.files[file] for file in opened.manifest.index_files(opened.name))
+    index_bytes = sum(int(info["bytes"]) for info in files)
+    record_bytes = index_bytes // max(1, split.records) + _PLACE_BYTES
     # Beside the image, a record holds little: its names, labels, and what was asked to be kept.
     return pixel_bytes(opened) + split.bytes + record_bytes * split.records
 
@@ -160,7 +162,7 @@ def write_decoded(
     common = set(index_schema([]).names)
     columns = [field for field in opened.index.schema if field.name not in common]
     columns += [pa.field(name, pa.int64()) for name in PIXEL_COLUMNS]
-    begin = 0
+    begin, index_rows = 0, opened.index.select(opened.index.column_names)
     index_path, pixels_path = target / index_file(split), target / PIXELS
     with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as pixels_file:
         images: list[tuple[int, int, int]] = []
@@ -178,7 +180,7 @@ def write_decoded(
                 stored = read(begin, begin + shard.records)
                 for record in decoded_records(stored, opened.schema, keep, where):
                     lengths.append(file.write(frame(record)))
-            rows = _placed(opened.index.slice(begin, shard.records), lengths)
+            rows = _placed(index_rows.slice(begin, shard.records), lengths)
             for name, values in zip(PIXEL_COLUMNS, zip(*images, strict=True), strict=True):
                 rows = rows.append_column(name, pa.array(values, pa.int64()))
             index.append(rows)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 
 from reader.cache.checked_records import CheckedRecordReader, Payloads
@@ -57,7 +55,8 @@ from reader.records.readers import (
     RecordReader,
     read_into_memory,
 )
-from reader.records.split_files import check_shards
+from reader.records.split_files import ShardPaths, check_shards
+from reader.records.split_index import SplitIndex, WholeIndex
 from shard_format import (
     DamageError,
     ShardmillError,
@@ -83,6 +82,7 @@ class Filling:
             filling the cache comes before the first batch.
         skips: Whether damaged records are skipped.
         skipped: Damaged records that were skipped.
+        is_served: Whether the graph is sent to workers of a service.
     """
 
     place: DatasetLocation
@@ -91,6 +91,7 @@ class Filling:
     on_bytes: Callable[[int], None]
     skips: bool
     skipped: SkippedRecords
+    is_served: bool
 
     @functools.cached_property
     def opened_set(self) -> OpenedSet:
@@ -103,11 +104,11 @@ class Filling:
         return self.place.manifest.splits[self.name]
 
     @property
-    def copies(self) -> list[Path]:
+    def copies(self) -> Sequence[Path]:
         """Paths of the copies of the shards, whether they exist or not."""
-        return [self.place.cache_root / shard.file for shard in self.split.shards]
+        return ShardPaths(self.place.cache_root, self.split)
 
-    def shards(self) -> list[Path]:
+    def shards(self) -> Sequence[Path]:
         """The paths of the shards of a local set, which exist unless damage is skipped.
 
         Raises:
@@ -115,7 +116,7 @@ class Filling:
             DamageError: A shard has another size than the manifest says.
         """
         if self.skips:
-            return [self.place.root / shard.file for shard in self.split.shards]
+            return ShardPaths(self.place.root, self.split)
         return check_shards(self.place.root, self.split)
 
     @functools.cached_property
@@ -140,7 +141,6 @@ class Filling:
             ShardSetError: A shard is missing, or cannot be reached.
             DamageError: A record is damaged, and damage is not skipped.
         """
-        lengths = self.opened.index["length"]
         step = max(1, _READ_BYTES * self.split.records // self.split.bytes)
         for first in range(begin, end, step):
             numbers = sources = np.arange(first, min(first + step, end))
@@ -148,7 +148,7 @@ class Filling:
                 serialized, sources = self.checked.read_skipping_now(numbers)
             else:
                 serialized = self.checked.read_now(numbers)
-            self.on_bytes(pc.sum(lengths.slice(first, len(numbers))).as_py())
+            self.on_bytes(int(self.opened.index.take(("length",), numbers)[0].sum()))
             yield serialized, sources
 
     def whole_records(self, begin: int, end: int) -> Iterator[bytes]:
@@ -166,8 +166,8 @@ class Files:
         index: Index with the offsets of the records in them.
     """
 
-    paths: list[Path]
-    index: pa.Table
+    paths: Sequence[Path]
+    index: SplitIndex
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +235,8 @@ def fill_cache(
     if stage != options.cache_stage:
         reason += "; the images are stored as pixels, so none is decoded"
     skips = options.on_corrupt == "skip"
-    filling = Filling(place, opened, options.split, on_bytes, skips, skipped)
+    is_served = options.service is not None
+    filling = Filling(place, opened, options.split, on_bytes, skips, skipped, is_served)
     filled = CACHES[choice.cache, choice.stage](filling)
     choice = dataclasses.replace(choice, reason=reason + filled.remark)
     return choice, dataclasses.replace(filled, kept=(*filled.kept, place.lease))
@@ -246,12 +247,15 @@ def no_cache(filling: Filling) -> Filled:
     if filling.place.is_remote:
         return Filled(filling.checked, from_url=True)
     paths = filling.shards()
-    index = filling.opened.columns(LOCATION_COLUMNS)
-    chunk_records = filling.opened.geometry.chunk_records
+    portable: RecordReader | None = None
+    if filling.is_served or not filling.split.index:  # else all parts would be opened
+        index = filling.opened.columns(LOCATION_COLUMNS, portable=True)
+        chunk_records = filling.opened.geometry.chunk_records
+        portable = FileRecordReader(paths, filling.split, index, chunk_records)
     return Filled(
         filling.checked,
         files=Files(paths, filling.opened.index),
-        portable=FileRecordReader(paths, filling.split, index, chunk_records),
+        portable=portable,
         kept=(filling.opened_set,),
     )
 
@@ -384,7 +388,9 @@ def _decoded_on_disk(filling: Filling) -> Filled:
     split, where = copy.splits[filling.name], target / copy.index_file(filling.name)
     rows = open_split_index(target, copy, filling.name)
     advice = "It is a cached copy: run 'shardmill cache --clear', and it is made again."
-    records = CheckedRecordReader(target, split, rows, where, [], filling.skipped, advice)
+    records = CheckedRecordReader(
+        target, split, WholeIndex(rows), where, [], filling.skipped, advice
+    )
     (image,) = (one for one in filling.opened.schema.features if one.kind == "image")
     record_reader = CheckedPixels(records, target, rows, filling.checked, image)
     return Filled(record_reader, decoder=pixels_in_file(target / PIXELS), kept=(lease,))

@@ -94,7 +94,9 @@ def locate_dataset(
     root = cache_dir / manifest.root_hash
     place = DatasetLocation(source, root, manifest, cache_dir, cache_limit)
     text = manifest.to_text().encode()
-    index = manifest.index_files(options.split) if options.split in manifest.splits else ()
+    # An index in parts is read where it is.
+    split = manifest.splits.get(options.split)
+    index = [] if split is None or split.index else [manifest.index_file(options.split)]
     names = [*index, *TOKENIZERS.values()]
     files = {name: manifest.files[name] for name in names if name in manifest.files}
     sizes = {MANIFEST: len(text)} | {name: info["bytes"] for name, info in files.items()}

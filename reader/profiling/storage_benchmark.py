@@ -47,13 +47,12 @@ def record_runs(opened: Opened, numbers: Int64Array) -> list[tuple[Path, int, in
     """(file, offset, bytes) of runs of adjacent records; none if the split has no local files."""
     if opened.files is None:
         return []
-    rows = opened.files.index.select(["shard", "offset", "length"]).take(numbers)
-    shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
+    shard, offset, length = opened.files.index.take(("shard", "offset", "length"), numbers)
     end = offset + length
     breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])
     first = np.flatnonzero(np.concatenate([[True], breaks]))
     last = np.append(first[1:], len(numbers)) - 1
-    paths = tuple(opened.files.paths)
+    paths = opened.files.paths
     return [
         (paths[shard[i]], int(offset[i]), int(end[j] - offset[i]))
         for i, j in zip(first, last, strict=True)

@@ -7,10 +7,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from reader.order.geometry import Geometry
-from reader.records.index_columns import IndexColumns
+from reader.records.index_columns import GraphColumns, IndexColumns, PythonColumns
+from reader.records.split_index import IndexInParts, SplitIndex
 from reader.transforms.normalization import Normalization
 from shard_format import Manifest, Schema
 
@@ -23,14 +22,14 @@ class OpenSplit:
         root: Directory of the set.
         manifest: Manifest of the set.
         name: Name of the split.
-        index: One row per record; its columns are memory-mapped.
+        index: One row per record.
         geometry: Sizes of the parts in which it is read.
     """
 
     root: Path
     manifest: Manifest
     name: str
-    index: pa.Table
+    index: SplitIndex
     geometry: Geometry
 
     @property
@@ -38,8 +37,16 @@ class OpenSplit:
         """The index file, or the first part of the index, for messages."""
         return self.root / self.manifest.index_file(self.name)
 
-    def columns(self, names: tuple[str, ...]) -> IndexColumns:
-        """Some columns of the index, in a graph; see `IndexColumns`."""
+    def columns(self, names: tuple[str, ...], *, portable: bool) -> GraphColumns:
+        """Some columns of the index, in a graph.
+
+        Args:
+            names: Names of the columns.
+            portable: Whether the graph may be sent to other processes, which have the files. Of an
+                index in parts all are then opened.
+        """
+        if not portable and isinstance(self.index, IndexInParts):
+            return PythonColumns(self.index)
         parts = self.manifest.index_parts(self.name)
         return IndexColumns([self.root / part.file for part in parts], names)
 

@@ -140,13 +140,24 @@ def label_values(split: OpenSplit, label: Feature | None) -> pa.ChunkedArray:
     return split.index[column]
 
 
+def _unlabelled(split: OpenSplit, label: Feature) -> int:
+    """The number of records without a label, which a set with an index in parts has counted."""
+    info = split.manifest.splits[split.name]
+    if not info.index:
+        return label_values(split, label).null_count
+    known: Mapping[str, Any] = info.statistics
+    if label != find_feature(split.schema, "class_label"):
+        known = known.get("labels", {}).get(label.name, {})
+    return info.records - sum(known.get("class_counts", {}).values())
+
+
 def _check_no_nulls(split: OpenSplit, label: Feature) -> None:
     """Checks that every record has a label, or may have any number of them.
 
     Raises:
         ShardSetError: One has none.
     """
-    missing = 0 if label.shape else label_values(split, label).null_count
+    missing = 0 if label.shape else _unlabelled(split, label)
     if missing:
         main = label == find_feature(split.schema, "class_label")
         raise ShardSetError(

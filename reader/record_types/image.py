@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 from typing_extensions import override
@@ -22,6 +21,7 @@ from reader.record_types.features import (
     record_target,
 )
 from reader.records.decoders import DECODERS, Crop, Decoder
+from reader.records.split_index import SplitIndex
 from reader.transforms import Example
 from reader.transforms.augmentation import Steps, find_transforms
 from reader.transforms.normalization import Normalization, find_normalization
@@ -285,7 +285,7 @@ def _decoder(image: Feature, where: Path) -> Decoder:
     return DECODERS[image.encoding]
 
 
-def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | None, int | None]:
+def _stored_size(index: SplitIndex, batch_size: int, where: Path) -> tuple[int | None, int | None]:
     """(height, width) that all images have, or Nones where a batch is a single image."""
     if {"height", "width"} <= set(index.column_names):
         limits = [pc.min_max(index[name]).as_py() for name in ("height", "width")]

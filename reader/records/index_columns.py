@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
+from typing_extensions import override
 
+from reader.records.split_index import SplitIndex
 from shard_format import DamageError
 
 # TensorFlow would fold this constant: copy the whole file when a graph is first run (0.7 s and
@@ -34,7 +37,34 @@ def mapped_file(path: Path, dtype: Any, size: int) -> Any:
     return mapped
 
 
-class IndexColumns:
+class GraphColumns(Protocol):
+    """GraphColumns of an index inside a graph."""
+
+    def column(self, name: str, records: Any) -> Any:
+        """[n] int64: the values of a column at [n] int64 record numbers."""
+
+
+class PythonColumns(GraphColumns):
+    """Looks up columns of an index in parts in Python, where parts are read when they are needed.
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: SplitIndex) -> None:
+        self._index = index
+
+    @override
+    def column(self, name: str, records: Any) -> Any:
+        def look(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            return self._index.take((name,), numbers)[0]
+
+        values = tf.numpy_function(look, [records], tf.int64, stateful=False)
+        values.set_shape([None])
+        return values
+
+
+class IndexColumns(GraphColumns):
     """Looks up columns of whole numbers of an index.
 
     Args:
@@ -46,7 +76,7 @@ class IndexColumns:
     """
 
     def __init__(self, parts: Sequence[Path], columns: tuple[str, ...]) -> None:
-        opened = [_Part(path, columns) for path in parts]
+        opened = [_MappedPart(path, columns) for path in parts]
         self._parts = [part for part in opened if len(part.rows)] or opened[:1]
         self._types = self._parts[0].types
         for part in self._parts:
@@ -70,8 +100,8 @@ class IndexColumns:
         self._part_of = tf.constant(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         self._ends = tf.constant(ends)
 
+    @override
     def column(self, name: str, records: Any) -> Any:
-        """[n] int64: the values of a column at [n] int64 record numbers."""
         dtype, several = self._types[name], len(self._parts)
         batch = tf.searchsorted(self._ends, records, side="right", out_type=tf.int64)
         places = tf.gather(self._bases[name], batch) + records
@@ -85,7 +115,7 @@ class IndexColumns:
         return tf.dynamic_stitch(tf.dynamic_partition(numbers, part_of, several), values)
 
 
-class _Part:
+class _MappedPart:
     """Where the columns of one file are.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.records.index_columns import IndexColumns
+from reader.records.index_columns import GraphColumns
+from reader.records.split_index import shard_numbers
 from shard_format import DamageError, SplitInfo
 
 # Runs of records that are read at a time. More hides more latency (an NFS or object store answers
@@ -58,13 +60,13 @@ class FileRecordReader(RecordReader):
     """
 
     def __init__(
-        self, paths: list[Path], split: SplitInfo, index: IndexColumns, run_records: int
+        self, paths: Sequence[Path], split: SplitInfo, index: GraphColumns, run_records: int
     ) -> None:
         # Eager tensors, which the graph captures: constants inside the graph would count against
         # the 2 GB that a graph may have.
         self._paths = tf.constant([str(path) for path in paths])
-        self._ends = tf.constant(np.cumsum([shard.records for shard in split.shards], dtype="i8"))
-        self._bytes = tf.constant([shard.bytes for shard in split.shards], tf.int64)
+        self._ends = tf.constant(np.cumsum(shard_numbers(split.shards, "records")))
+        self._bytes = tf.constant(shard_numbers(split.shards, "bytes"))
         self._index = index
         self._run_records = run_records
 
@@ -134,7 +136,7 @@ class MemoryRecordReader(RecordReader):
         return self.read(numbers), sources
 
 
-def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
+def read_into_memory(paths: Sequence[Path], split: SplitInfo) -> MemoryRecordReader:
     """All records of a split in memory.
 
     Args:

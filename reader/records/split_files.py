@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar, cast, overload
 
 import pyarrow as pa
+from typing_extensions import override
 
 from foundation import storage
 from foundation.storage import Place
-from shard_format import DamageError, Manifest, ShardSetError, SplitInfo, open_split_index
+from shard_format import (
+    DamageError,
+    Manifest,
+    ShardInfo,
+    ShardSetError,
+    SplitInfo,
+    open_split_index,
+)
 from shard_format.naming import below
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
 
 
 def checked_index(root: Place, manifest: Manifest, split: str) -> pa.Table:
@@ -28,15 +40,49 @@ def checked_index(root: Place, manifest: Manifest, split: str) -> pa.Table:
     return index
 
 
-def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
+class ShardPaths(Sequence[AnyPlace]):
+    """The paths of the shards of a split, each made where it is asked for.
+
+    Args:
+        directory: The set.
+        split: The split.
+    """
+
+    def __init__(self, directory: AnyPlace, split: SplitInfo) -> None:
+        self._directory, self._shards = directory, split.shards
+
+    @override
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    @overload
+    def __getitem__(self, number: int) -> AnyPlace: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[AnyPlace]: ...
+
+    @override
+    def __getitem__(self, number: int | slice) -> AnyPlace | list[AnyPlace]:
+        if isinstance(number, slice):
+            return [self._path(shard) for shard in self._shards[number]]
+        return self._path(self._shards[number])
+
+    def _path(self, shard: ShardInfo) -> AnyPlace:
+        return cast(AnyPlace, self._directory / shard.file)
+
+
+def check_shards(directory: Path, split: SplitInfo) -> Sequence[Path]:
     """The paths of a split's shards, after `check_sizes`.
+
+    The folder of a large split is not listed: a shard that is missing is found when it is read.
 
     Raises:
         ShardSetError: A shard is missing.
         DamageError: A shard has another size than the manifest says.
     """
-    check_sizes(directory, split)
-    return [directory / shard.file for shard in split.shards]
+    if not split.index:
+        check_sizes(directory, split)
+    return ShardPaths(directory, split)
 
 
 def check_sizes(directory: Place, split: SplitInfo) -> None:

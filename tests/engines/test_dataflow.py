@@ -44,7 +44,7 @@ REPOSITORY = Path(__file__).parents[2]
 IMAGE = "us-central1-docker.pkg.dev/my-project-1/shardmill/shardmill:0.1.0"
 STEPS = ["ListCorpus", "ListUnits", "SpreadUnits", "StageUnits"]
 STEPS += ["PlanShards", "PlanMerge1", "SpreadMerge1", "Merge1", "PlanMergedShards"]
-STEPS += ["SpreadShards", "WriteShards", "Commit"]
+STEPS += ["SpreadShards", "WriteShards", "PlanIndex", "SpreadIndex", "WriteIndex", "Commit"]
 SETTINGS = [
     "--worker_machine_type=n2-standard-4",
     "--max_num_workers=20",
@@ -225,6 +225,7 @@ def test_the_graph_has_the_steps_of_the_job_and_shuffles_references_alone(launch
         "SpreadUnits",
         "SpreadMerge1",
         "SpreadShards",
+        "SpreadIndex",
     }
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import reader
 from reader.cache.checked_records import CheckedRecordReader
 from reader.damage import SkippedRecords
+from reader.records.split_index import WholeIndex
 from shard_format import (
     DamageError,
     Feature,
@@ -117,7 +118,7 @@ def test_any_flipped_bits_cost_their_records(intact: dict[str, Path], tmp_path: 
     shutil.copytree(intact["text"], directory)
     split, places = load_manifest(directory).splits["train"], frames(directory)
     stored = [one for shard in split.shards for _, one in read_records(directory / shard.file)]
-    index = open_index(directory / index_file("train"))
+    index = WholeIndex(open_index(directory / index_file("train")))
 
     @given(
         damage=st.lists(

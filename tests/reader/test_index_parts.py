@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import reader
-from shard_format import index_parts, load_manifest
+from shard_format import (
+    DamageError,
+    ShardSetError,
+    index_parts,
+    load_manifest,
+    naming,
+    open_index,
+)
+from shard_format.arrow_layout import blocks_of, column_places, value_buffers
 
 IMAGES = {f"{'abc'[n % 3]}/{n}": n for n in range(90)}
 OPTIONS = {"batch_size": 6, "image_size": 8, "seed": 1, "streams": 2}
@@ -88,3 +98,65 @@ def test_random_access_and_exports(pair):
         assert small[row]["id"] == large[row]["id"]
     exported = [reader.export_index(root).files["train"] for root in pair]
     assert [one.read_bytes() for one in exported[0]] == [one.read_bytes() for one in exported[1]]
+
+
+def test_nothing_is_opened_that_no_record_needs(pair):
+    """The parts of other records may even be missing."""
+    _, large = pair
+    for number in range(1, 6):
+        (large / naming.index_part_file("train", number)).unlink()
+    assert reader.load(large, **OPTIONS).info.records == len(IMAGES)
+    rows = reader.random_access(large)
+    assert rows[0]["id"] and rows[13]["id"]
+    with pytest.raises(ShardSetError, match=r"train-00005\.arrow"):
+        rows[89]
+
+
+def test_a_part_that_is_damaged_is_named(pair):
+    _, large = pair
+    file = large / naming.index_part_file("train", 2)
+    whole = file.read_bytes()
+    for content in (whole[:-7], b"", whole[:-300] + bytes(300), whole[:100]):
+        file.write_bytes(content)
+        with pytest.raises((DamageError, ShardSetError), match=r"train-00002\.arrow"):
+            for _ in reader.load(large, epochs=1, **OPTIONS).numpy():
+                pass
+    file.unlink()
+    with pytest.raises(ShardSetError, match=r"train-00002\.arrow"):
+        for _ in reader.load(large, epochs=1, **OPTIONS).numpy():
+            pass
+
+
+def test_any_damage_to_the_layout_of_a_file_is_a_message(pair):
+    """Metadata with flipped bits is refused, or leads to places that a checksum refuses later."""
+    _, large = pair
+    data = (large / naming.index_part_file("train", 0)).read_bytes()
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        changed = bytearray(data)
+        changed[int(random.integers(len(data) - 2000, len(data)))] ^= 1 << int(random.integers(8))
+        with contextlib.suppress(ValueError):
+            blocks = blocks_of(bytes(changed))
+            places = np.stack(blocks, axis=1).tolist()
+            for offset, size in (one for one in places if 0 <= min(one) and max(one) < len(data)):
+                column_places(bytes(changed[offset : offset + size]), [3, 5])
+
+
+def test_places_are_those_of_arrow(pair):
+    import pyarrow as pa
+
+    _, large = pair
+    path = large / naming.index_part_file("train", 1)
+    data, table = path.read_bytes(), open_index(path)
+    names = ("shard", "offset", "length", "key", "label", "width", "pixel_count")
+    buffers = value_buffers(table.schema, names)
+    blocks, first = blocks_of(data), 0
+    for offset, size in zip(blocks.offsets.tolist(), blocks.head_bytes.tolist(), strict=True):
+        rows, places = column_places(data[offset : offset + size], buffers)
+        for name, place in zip(names, places, strict=True):
+            width = table.schema.field(name).type.bit_width // 8
+            values = np.frombuffer(data, f"<i{width}", rows, offset + place)
+            expected = table[name].slice(first, rows).cast(pa.int64(), safe=False)
+            assert values.tolist() == expected.to_pylist()
+        first += rows
+    assert first == len(table)

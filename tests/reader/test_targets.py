@@ -104,14 +104,15 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     from reader.options import ReadOptions
     from reader.order.geometry import make_geometry
     from reader.record_types import RECORD_TYPES, OpenSplit
-    from shard_format import load_manifest, open_split_index, read_records
+    from reader.records.split_index import open_lazily
+    from shard_format import load_manifest, read_records
 
     directory: Path = make_set({"train": (3,)}, encoding="raw", statistics={"pixels": PIXELS})
     options: dict[str, Any] = {"split": "train", "batch_size": 3, "image_size": 5}
     options |= {"augment": "none", "shuffle": "off", "seed": 0, "epochs": 1, "cache": "off"}
     options |= {"cache_dir": None, "dtype": "uint8"}
     manifest = load_manifest(directory)
-    index = open_split_index(directory, manifest, "train")
+    index = open_lazily(directory, manifest, "train")
     geometry = make_geometry(manifest.splits["train"], streams=4)
     split = OpenSplit(directory, manifest, "train", index, geometry)
     records: Any = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))

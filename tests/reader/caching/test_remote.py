@@ -15,6 +15,7 @@ import reader
 from foundation.storage import Url
 from reader.cache.checked_records import CheckedRecordReader
 from reader.damage import SkippedRecords
+from reader.records.split_index import WholeIndex
 from shard_format import (
     DamageError,
     ShardSetError,
@@ -111,7 +112,7 @@ def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> No
     url, _ = remote(tiny)
     split = load_manifest(tiny).splits["train"]
     stored = [one for shard in split.shards for _, one in read_records(tiny / shard.file)]
-    index = open_index(tiny / index_file("train"))
+    index = WholeIndex(open_index(tiny / index_file("train")))
     copies = [tmp_path / shard.file for shard in split.shards]
     copies[0].write_bytes((tiny / split.shards[0].file).read_bytes())
     record_reader = CheckedRecordReader(
