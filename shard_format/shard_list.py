@@ -131,7 +131,11 @@ class ShardList(Sequence[ShardInfo]):
     @override
     def __getitem__(self, place: int | slice) -> ShardInfo | tuple[ShardInfo, ...]:
         if isinstance(place, slice):
-            return tuple(self[number] for number in range(*place.indices(self.num_shards)))
+            first, end, step = place.indices(self.num_shards)
+            if step != 1:
+                return tuple(self)[place]
+            rows = self._table.slice(first, max(0, end - first))
+            return tuple(map(self._info, *(rows[name].to_pylist() for name in _COLUMNS)))
         return self._info(*(self._table[name][place].as_py() for name in _COLUMNS))
 
     @override

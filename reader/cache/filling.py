@@ -56,7 +56,7 @@ from reader.records.readers import (
     read_into_memory,
 )
 from reader.records.split_files import ShardPaths, check_shards
-from reader.records.split_index import SplitIndex, WholeIndex
+from reader.records.split_index import SplitIndex, WholeIndex, shard_numbers
 from shard_format import (
     DamageError,
     ShardmillError,
@@ -322,31 +322,34 @@ def stored_on_disk(filling: Filling) -> Filled:
     place, split = filling.place, filling.split
     if not place.is_remote:
         filling.shards()
-    paths = filling.copies
+    paths, shards = filling.copies, split.shards
+    if split.index:  # of so many shards, those that the disk has room for
+        ends = np.cumsum(shard_numbers(shards, "bytes"))
+        shards = shards[: int(np.searchsorted(ends, free_disk_bytes(place.cache_dir)))]
     items = [
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
-        for path, shard in zip(paths, split.shards, strict=True)
+        for path, shard in zip(paths, shards, strict=False)
     ]
     lease = place.take(items, partial=True)
     leased = [item.name in lease.names for item in items]
     wanted = [
         Wanted(shard.file, path, shard.bytes, shard.sha256)
-        for path, shard, own in zip(paths, split.shards, leased, strict=True)
+        for path, shard, own in zip(paths, shards, leased, strict=False)
         if own
     ]
     absent = [file for file in wanted if not file.is_there]
     copies = Copies(place.source, absent) if absent else None
     remark = ""
-    if len(wanted) < len(items):
+    if len(wanted) < len(paths):
         remark = (
-            f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
+            f"; {len(wanted)} of its {len(paths)} shards fit into the limit of "
             f"{shown_bytes(lease.limit)}, the others are read from their source"
         )
     files: Files | None = None
-    if not absent and (not place.is_remote or all(leased)):
+    if not absent and len(items) == len(paths) and (not place.is_remote or all(leased)):
         chosen = [
             path if own else place.root / shard.file
-            for path, shard, own in zip(paths, split.shards, leased, strict=True)
+            for path, shard, own in zip(paths, shards, leased, strict=True)
         ]
         files = Files(chosen, filling.opened.index)
     return Filled(

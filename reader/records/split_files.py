@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar, cast, overload
 
@@ -54,6 +54,10 @@ class ShardPaths(Sequence[AnyPlace]):
     @override
     def __len__(self) -> int:
         return len(self._shards)
+
+    @override
+    def __iter__(self) -> Iterator[AnyPlace]:
+        return map(self._path, self._shards)
 
     @overload
     def __getitem__(self, number: int) -> AnyPlace: ...
