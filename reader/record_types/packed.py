@@ -107,7 +107,7 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
             f"The index of packed sequences has no column {PADDING!r}, only "
             f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
-    padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
+    padding = _count_padding(split)
     positions = split.geometry.records * length
     return PackedParser(
         tokens=TokenInfo(
@@ -123,6 +123,15 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         further=find_further(split, options, FEATURES),
         transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
     )
+
+
+def _count_padding(split: OpenSplit) -> int:
+    """Tokens of padding of a split; of a large one, from its statistics if it has them."""
+    info = split.manifest.splits[split.name]
+    known = info.statistics.get("packing")
+    if info.index and isinstance(known, dict) and isinstance(known.get("padding"), int):
+        return int(known["padding"])
+    return int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
 
 
 def _padding(vocabulary: SetVocabulary) -> int:

@@ -136,7 +136,7 @@ class IndexInParts(SplitIndex):
     @functools.cached_property
     def schema(self) -> pa.Schema:
         """Schema of the first part, which is that of all."""
-        (data,) = self._read([(0, 0, _HEAD_BYTES)])
+        (data,) = self._read([(0, 0, min(_HEAD_BYTES, self._size(0)))])
         try:
             return pa.ipc.read_schema(pa.BufferReader(data[_MAGIC_BYTES:]))
         except (pa.ArrowException, OSError) as error:
@@ -214,7 +214,7 @@ class IndexInParts(SplitIndex):
     def _open(self, parts: Int64Array) -> None:
         """Reads which record batches parts have; there is one for each shard."""
         unknown = [part for part in parts.tolist() if part not in self._blocks]
-        sizes = [self._manifest.files[self._parts[part].file]["bytes"] for part in unknown]
+        sizes = [self._size(part) for part in unknown]
         ends = zip(unknown, sizes, self._ends_of(unknown, sizes, _TAIL_BYTES), strict=True)
         for part, size, end in ends:
             footer = self._parsed(part, footer_bytes, end)
@@ -233,6 +233,9 @@ class IndexInParts(SplitIndex):
     def _first_shard(self, part: int) -> int:
         return int(self._part_ends[part]) - self._parts[part].shards
 
+    def _size(self, part: int) -> int:
+        return int(self._manifest.files[self._parts[part].file]["bytes"])
+
     def _place(self, part: int) -> Place:
         return self._root / self._parts[part].file
 
@@ -245,7 +248,7 @@ class IndexInParts(SplitIndex):
         """
         try:
             for (part, _, size), data in zip(ranges, self._requested(ranges), strict=True):
-                if len(data) < size and size != _HEAD_BYTES:
+                if len(data) < size:
                     raise self._damage(part, f"it has {len(data)} of the {size} bytes of a range")
                 yield data
         except OSError as error:

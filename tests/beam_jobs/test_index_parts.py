@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beam_jobs import publishing
 from beam_jobs.generations.append import append
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from beam_jobs.run import preprocess
 from beam_jobs.stages.plan import merge_levels
+from foundation import storage
 from shard_format import (
     DamageError,
     ShardSetError,
@@ -29,6 +32,7 @@ from shard_format import (
     verify_set,
 )
 from shard_format.shard_list import ShardList, write_shard_list
+from tests.beam_jobs.stages.merge.builds import FORCED, forced_levels
 from tests.fixtures.damage import job, make_corpus
 
 PART_ROWS = 12
@@ -45,7 +49,7 @@ def options(folder: Path, kind: str = "image", source: str = "corpus", **values:
         make_corpus(kind, folder / source, records=60 if source == "corpus" else 90)
     prefix = None if source == "corpus" else source
     values = {"num_shards": 16, "split": "train=0.9,test=0.1", "id_prefix": prefix} | values
-    return job(kind, folder / source, folder / "set", **values)
+    return job(kind, folder / source, values.pop("out", folder / "set"), **values)
 
 
 def rows(root: Path, split: str = "train") -> list[dict[str, Any]]:
@@ -100,6 +104,7 @@ def test_parts_are_written_by_workers(tmp_path, small_parts, monkeypatch):
     """A job that may merge has steps for the index, and writes the same bytes."""
     alone = load_manifest(build(tmp_path / "alone"))
     monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
+    monkeypatch.delattr("beam_jobs.stages.commit.shard_set.write_index_part")
     assert load_manifest(build(tmp_path / "spread")) == alone
 
 
@@ -245,3 +250,60 @@ def test_a_record_that_is_removed_from_a_large_set_leaves_every_file(large):
     compact(large, [name])
     assert name not in {row["record_id"] for row in rows(large)}
     assert load_manifest(large).format_version == 3 and verify(large)[1] == []
+
+
+@pytest.mark.parametrize("step", ["_replace", "_give_name", "_delete_others"])
+def test_a_killed_compaction_of_a_large_set_is_completed(large, tmp_path, step, monkeypatch):
+    """Meanwhile the list of shards and the parts are in the folder of the compaction, or not."""
+    append(options(tmp_path, source="more", append=True))
+    shutil.copytree(large, tmp_path / "whole")
+    whole = compact(tmp_path / "whole").manifest
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(publishing, step, die)
+        compact(large)
+    assert verify_set(large).damages == []
+    assert len(rows(large)) == len(rows(tmp_path / "whole"))
+    assert compact(large).manifest == whole
+    assert load_manifest(large) == whole and verify(large)[1] == []
+
+
+def test_a_set_in_a_bucket_has_parts_too(tmp_path, small_parts, memory):
+    local = build(tmp_path)
+    out = "memory://bucket/set"
+    manifest = preprocess(options(tmp_path, out=out)).manifest
+    assert manifest == load_manifest(local)
+    assert verify(out)[1] == []
+    append(options(tmp_path, source="more", out=out, append=True))
+    append(options(tmp_path, source="more", append=True))
+    assert load_manifest(out) == load_manifest(local) and verify(out)[1] == []
+    storage.delete(storage.Url(f"{out}/{PARTS[1]}"))
+    storage.delete(storage.Url(f"{out}/{naming.shards_file('train')}"))
+    assert repair(out).left == []
+    assert compact(out).manifest == compact(local).manifest
+    assert verify(out)[1] == []
+
+
+def test_beam_writes_the_parts_in_steps_of_their_own(tmp_path, small_parts, monkeypatch):
+    import apache_beam as beam
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    from beam_jobs import BuildShardSet
+
+    expected = load_manifest(build(tmp_path / "expected"))
+    monkeypatch.setattr("beam_jobs.pipeline.merging_at", lambda *_: FORCED)
+    monkeypatch.setattr("beam_jobs.stages.plan.plan.choose_levels", forced_levels(1))
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        _ = pipeline | BuildShardSet(options(tmp_path / "spread"))
+    assert load_manifest(tmp_path / "spread" / "set") == expected
+    assert verify(tmp_path / "spread" / "set")[1] == []
+
+
+def test_a_list_is_repaired_from_the_shards_alone(large, tmp_path):
+    shutil.rmtree(tmp_path / "corpus")
+    damage(large / naming.shards_file("train"))
+    done = repair(large)
+    assert done.repaired == [naming.shards_file("train")] and done.left == []
