@@ -38,12 +38,14 @@ BAND_BYTES = 512 << 20  # 512 MiB
 VERIFIED_SHINGLES = 1 << 21
 ACROSS_PAIRS = 1 << 13
 
-# Near duplicates of images: rows whose 70 probes are looked up (some 2 MiB a temporary array),
-# entries that are compared (some 50 MiB), pairs whose thumbnails are fetched (18 MiB), thumbnails
-# that are hashed.
+# Near duplicates of images: entries of a table of buckets (24 bytes each, and up to 8 of the
+# buckets; 14 entries an image), rows whose 70 probes are looked up (some 2 MiB a temporary array),
+# entries that are compared (some 50 MiB), pairs whose thumbnails are fetched (75 MiB, for a moment
+# four times; each time may open every unit), thumbnails that are hashed.
+TABLE_ENTRIES = 1 << 25
 PROBED_ROWS = 1 << 12
 COMPARED_ENTRIES = 1 << 20
-FETCHED_PAIRS = 1 << 13
+FETCHED_PAIRS = 1 << 15
 HASHED_THUMBNAILS = 1 << 14
 
 # Merging and sharding: payload, and rows of the sidecars. Examples that are built together.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.dedup.clusters import components
-from beam_jobs.dedup.images.near_duplicates import DEFAULT_THRESHOLD, near_pairs
+from beam_jobs.dedup.images.near_duplicates import DEFAULT_THRESHOLD, near_duplicates
 from beam_jobs.images.decode import DecodingOptions, Pixels, decode_image
 from beam_jobs.images.perceptual_hash import PerceptualHash, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
 from benchmarks.measure import parser, run, take_turns, write
 from benchmarks.synthetic_looks import SIDE, make_looks
+from benchmarks.table_sidecars import sidecars_of_looks
 
 _SEED = 7
 _THREADS = 2
@@ -69,7 +71,9 @@ def _found(looks: Sequence[PerceptualHash], count: int) -> dict[str, float]:
     """
     hashes = np.stack([np.frombuffer(look.perceptual_hash, np.uint8) for look in looks])
     thumbnails = np.stack([np.frombuffer(look.thumbnail, np.uint8) for look in looks])
-    pairs = near_pairs(hashes, lambda rows: thumbnails[rows], threads=_THREADS).pairs
+    with tempfile.TemporaryDirectory() as folder:
+        sidecars = sidecars_of_looks(hashes, thumbnails, Path(folder))
+        pairs = near_duplicates(sidecars, DEFAULT_THRESHOLD, _THREADS).pairs
     wrong: npt.NDArray[np.bool_] = (pairs % count)[:, 0] != (pairs % count)[:, 1]
     roots = components(len(looks), pairs).reshape(-1, count)
     return {

@@ -179,14 +179,13 @@ class RecordType(abc.ABC):
         """
         return None
 
-    def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        """Near duplicates among some records; none, unless the record type finds them.
+    def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
+        """Near duplicates among the included records; none, unless the record type finds them.
 
         It is called with --dedup near, a choice that its options then have.
 
         Args:
-            sidecars: All staged units.
-            records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
+            sidecars: All staged units; of exact duplicates one record is included.
         """
         return NO_NEAR_PAIRS
 

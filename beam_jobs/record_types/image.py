@@ -187,9 +187,8 @@ class ImageRecords(SingleRecords):
         return all_pixels_hash if self._keeps else None
 
     @override
-    def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        threshold, workers = self._options.near_threshold, self._options.workers
-        return near_duplicates(sidecars, records, threshold, workers)
+    def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
+        return near_duplicates(sidecars, self._options.near_threshold, self._options.workers)
 
     @override
     def near_earlier_ones(

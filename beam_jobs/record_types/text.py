@@ -162,9 +162,8 @@ class TextRecords(RecordType):
         return columns
 
     @override
-    def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        threshold, workers = self._options.near_threshold, self._options.workers
-        return near_duplicates(sidecars, records, threshold, workers)
+    def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
+        return near_duplicates(sidecars, self._options.near_threshold, self._options.workers)
 
     @property
     def stored_features(self) -> tuple[pa.Field, ...]:

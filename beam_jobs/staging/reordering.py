@@ -2,6 +2,7 @@
 
 RowSorter    rows in the order of some columns
 Partitions   rows by partition, each of which fits in memory
+RowFile      rows by their number
 Spool        frames in any order
 
 A unit of a packed file ends by its bytes, so one of tiny documents may have a million rows, and a
@@ -289,3 +290,44 @@ class Partitions:
     def close(self) -> None:
         """Removes the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class RowFile:
+    """Takes rows as they come and gives them by number.
+
+    Args:
+        path: A file of its own, removed at the end.
+        dtype: Structured type of a row.
+
+    Attributes:
+        count: Number of rows so far.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.count = 0
+        self._path = path
+        self._dtype = dtype
+        self._file = path.open("w+b", buffering=0)
+
+    def append(self, rows: StructuredArray) -> None:
+        """Adds [n] rows behind the others."""
+        rows.tofile(self._file)
+        self.count += len(rows)
+
+    def read(self, first: int, last: int) -> StructuredArray:
+        """The rows [first, last); several threads may read at a time."""
+        size = self._dtype.itemsize
+        data = os.pread(self._file.fileno(), (last - first) * size, first * size)
+        return np.frombuffer(data, self._dtype)
+
+    def take(self, numbers: IntArray) -> StructuredArray:
+        """The rows of these numbers, in their order."""
+        size = self._dtype.itemsize
+        places = (numbers * size).tolist()
+        data = b"".join([os.pread(self._file.fileno(), size, place) for place in places])
+        return np.frombuffer(data, self._dtype)
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from beam_jobs import bounds
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
-from beam_jobs.staging.reordering import Partitions, RowSorter
+from beam_jobs.staging.reordering import Partitions, RowFile, RowSorter
 from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
@@ -42,6 +42,7 @@ class Sidecars:
     """
 
     _remote = False
+    _left_out: IntArray = np.zeros(0, np.int64)
     excluded: BoolArray | None = None
     _edit: Callable[[int, pa.Table], pa.Table] | None = None
 
@@ -72,13 +73,21 @@ class Sidecars:
         if isinstance(self._copies, _LocalCopies):
             self._copies.fetch(self.keys, self.sha256)
 
+    def scratch_file(self) -> Path:
+        """A new local path for what does not fit in memory."""
+        return self._workspace.scratch_file()
+
     def partitions(self, dtype: np.dtype[Any], number: int) -> Partitions:
         """Where rows of all units wait for their partition to be complete."""
-        return Partitions(self._workspace.scratch_file(), dtype, number)
+        return Partitions(self.scratch_file(), dtype, number)
+
+    def row_file(self, dtype: np.dtype[Any]) -> RowFile:
+        """Where rows of all units get a number of their own."""
+        return RowFile(self.scratch_file(), dtype)
 
     def sorter(self, schema: pa.Schema, by: Sequence[str]) -> RowSorter:
         """Where rows of all units are brought into another order."""
-        return RowSorter(self._workspace.scratch_file(), schema, by)
+        return RowSorter(self.scratch_file(), schema, by)
 
     def without_progress(self) -> Sidecars:
         """The same, for passes that no progress bar counts."""
@@ -114,10 +123,18 @@ class Sidecars:
         same._copies = _JoinedUnits(path, self.keys)
         return same
 
+    def without(self, records: IntArray) -> Sidecars:
+        """The same, of which these records, ascending, are not included."""
+        same = copy.copy(self)
+        same._left_out = records
+        return same
+
     def included(self, begin: int, table: pa.Table) -> BoolArray:
         """Which rows of a part are to be planned."""
         rows = slice(begin, begin + len(table))
-        return np.ones(len(table), bool) if self.excluded is None else ~self.excluded[rows]
+        included = np.ones(len(table), bool) if self.excluded is None else ~self.excluded[rows]
+        included[rows_among(self._left_out, begin, table)[1]] = False
+        return included
 
     def place_of(self, begin: int) -> tuple[int, int]:
         """The unit of a record, and its row there."""

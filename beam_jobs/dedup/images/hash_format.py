@@ -64,6 +64,9 @@ CODES_BYTES = VIEWS * 8
 CERTAINTY_BYTES = 16
 HASH_BYTES = CODES_BYTES + CERTAINTY_BYTES + BANDS * WEAK_BITS
 
+# An image among others: a number of the content of its hash, and whose hash it is.
+HASHED = np.dtype([("content", np.uint64), ("record", np.int64), ("hash", np.uint8, (HASH_BYTES,))])
+
 
 def view_codes(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """[n, VIEWS] uint64 of hashes [n, HASH_BYTES]."""

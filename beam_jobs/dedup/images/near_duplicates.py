@@ -1,18 +1,22 @@
 """Near duplicates among images, from the perceptual hashes and thumbnails in the sidecars.
 
-`near_duplicates` reads the sidecars, `near_pairs` finds the pairs:
+Hashes are read once, and sorted by their content in a file:
 
 1. Images with equal hashes are paired with one leader, so that a thousand copies (or a million
    blank pages) cost a thousand comparisons, not a million.
 2. `candidates` finds pairs of similar hashes among the leaders and the rest.
 3. `pair_verifier` compares the thumbnails of each pair.
+
+Only pairs are held in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +26,18 @@ from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.candidates import (
     MAX_ROWS,
-    Candidates,
+    PACKED,
     find_candidates,
-    find_candidates_across,
 )
-from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_flat
+from beam_jobs.dedup.images.hash_format import HASH_BYTES, HASHED, THUMBNAIL_BYTES, is_flat
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
+from beam_jobs.staging.reordering import RowFile, StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars, rows_among
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
 from shard_format import UsageError, mix
 
-# The thumbnails of these rows, in the given order: [k, THUMBNAIL_BYTES] for [k] rows.
+# The thumbnails of some records, in their order: [k, THUMBNAIL_BYTES] for [k] numbers.
 FetchThumbnails = Callable[[IntArray], Thumbnails]
 
 # Copies that are not cropped have 0.95 and more, 10 % crops 0.90 in 93 of 100 cases. The most
@@ -46,20 +50,30 @@ DEFAULT_THRESHOLD = 0.90
 _LEADERS = 4
 
 
-def near_duplicates(
-    sidecars: Sidecars, records: IntArray, threshold: float, workers: int | None
-) -> NearPairs:
-    """Near duplicates among some records.
+def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -> NearPairs:
+    """Pairs of images that are equal up to size, compression, tone and narrow crops.
+
+    Permuting the records permutes the pairs; of images with the same hash and the same thumbnail,
+    the one with the lowest number is the leader.
 
     Args:
-        sidecars: All staged units.
-        records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
-        threshold: See `near_pairs`.
-        workers: How many threads; None for one per usable core.
+        sidecars: All staged units; of exact duplicates one record is included.
+        threshold: Least similarity of a pair, in (0, 1]: the correlation of the fine structure of
+            luma after alignment. 1 finds little but equal thumbnails.
+        workers: How many threads; None for one per usable core. The result is the same.
+
+    Raises:
+        UsageError: There are too many images.
     """
-    hashes, thumbnails = _staged(sidecars, records)
-    near = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
-    return NearPairs(records[near.pairs], near.similarity)
+    verifier = _Thumbnails(partial(_thumbnails, sidecars), threshold, workers)
+    linked = []
+    with closing(sidecars.row_file(HASHED)) as images:
+        for rows in _by_content(sidecars):
+            leaders, pairs = _lead_repeats(rows, verifier)
+            images.append(leaders)
+            linked += pairs
+        linked += _verified(images, sidecars, verifier)
+    return _merged(linked)
 
 
 def near_earlier_ones(
@@ -69,124 +83,139 @@ def near_earlier_ones(
     threshold: float,
     workers: int | None,
 ) -> NearPairs:
-    """Pairs (number of a new record, row in `stored`); see `near_duplicates`."""
-    hashes, thumbnails = _staged(sidecars, records)
-    threads = workers or math.ceil(usable_cores())
-    pairs, similarity = near_to_stored(hashes, thumbnails, stored, threshold, threads)
-    return NearPairs(np.stack([records[pairs[:, 0]], pairs[:, 1]], axis=1), similarity)
-
-
-def _staged(sidecars: Sidecars, records: IntArray) -> tuple[npt.NDArray[np.uint8], FetchThumbnails]:
-    """[n, HASH_BYTES] of some records, and their thumbnails by row."""
-    hashes = np.empty((len(records), HASH_BYTES), np.uint8)
-    for begin, table in sidecars:
-        own, rows = rows_among(records, begin, table)
-        hashes[own] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
-
-    def thumbnails(rows: IntArray) -> npt.NDArray[np.uint8]:
-        column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]
-        return fixed_bytes(column, THUMBNAIL_BYTES)
-
-    return hashes, thumbnails
-
-
-def near_pairs(
-    hashes: npt.NDArray[np.uint8],
-    thumbnails: FetchThumbnails,
-    threshold: float = DEFAULT_THRESHOLD,
-    threads: int = 1,
-) -> NearPairs:
-    """Pairs of images that are equal up to size, compression, tone and narrow crops.
-
-    Permuting the rows permutes the pairs; of rows with the same hash and the same thumbnail, the
-    lowest is the leader.
+    """Pairs of a new image and one of an earlier generation.
 
     Args:
-        hashes: [n, HASH_BYTES], as `images.perceptual_hash` computes them; n < 2**28.
-        thumbnails: Fetches thumbnails by row, a block at a time and only those that are needed.
-            Called from one thread at a time.
-        threshold: Least similarity of a pair, in (0, 1]: the correlation of the fine structure of
-            luma after alignment. 1 finds little but equal thumbnails.
-        threads: How many work at a time; the result is the same.
+        sidecars: All staged units.
+        records: [n] int64, numbers of the new records, ascending.
+        stored: The earlier generations.
+        threshold: See `near_duplicates`.
+        workers: See `near_duplicates`.
+
+    Returns:
+        Pairs (number of the new record, row in `stored`).
 
     Raises:
         UsageError: There are too many images.
     """
-    if len(hashes) >= MAX_ROWS:
-        raise UsageError(
-            f"{len(hashes):,} images are too many to find near duplicates: there may be fewer than "
-            f"{MAX_ROWS:,}. Split the corpus, or choose --dedup exact."
-        )
-    verifier = _Thumbnails(thumbnails, threshold, threads)
-    rows, linked = _lead_repeats(hashes, verifier)
-    candidates = find_candidates(hashes[rows], threads)
-    candidates = Candidates(rows[candidates.parts], rows[candidates.wholes], candidates.views)
-    return _merged([*linked, verifier.verify(candidates)])
+    count = sidecars.records  # an old row has this number more, so that it is no record
 
-
-def near_to_stored(
-    hashes: npt.NDArray[np.uint8],
-    thumbnails: FetchThumbnails,
-    stored: StoredRecords,
-    threshold: float,
-    threads: int,
-) -> NearPairs:
-    """Pairs of a new image and one of an earlier generation.
-
-    Args:
-        hashes: [n, HASH_BYTES] of the new images.
-        thumbnails: Fetches their thumbnails by row.
-        stored: The earlier generations.
-        threshold: See `near_pairs`.
-        threads: How many work at a time.
-
-    Returns:
-        Pairs (row of the new image, row in `stored`).
-    """
-    old_hashes = fixed_bytes(stored.column("perceptual_hash"), HASH_BYTES)
-    if len(hashes) + len(old_hashes) >= MAX_ROWS:
-        raise UsageError(
-            f"{len(hashes) + len(old_hashes):,} images are too many to find near duplicates: there "
-            f"may be fewer than {MAX_ROWS:,}. Begin a new set."
-        )
-    count = len(hashes)
-
-    def fetch(rows: IntArray) -> Thumbnails:
-        new, old = rows[rows < count], rows[rows >= count] - count
+    def fetch(numbers: IntArray) -> Thumbnails:
+        new, old = numbers[numbers < count], numbers[numbers >= count] - count
         column = stored.take(old, ["thumbnail"])["thumbnail"]
-        return np.concatenate([thumbnails(new), fixed_bytes(column, THUMBNAIL_BYTES)])
+        return np.concatenate([_thumbnails(sidecars, new), fixed_bytes(column, THUMBNAIL_BYTES)])
 
-    verifier = _Thumbnails(fetch, threshold, threads)
-    some, old_some = (np.flatnonzero(~is_flat(one)) for one in (hashes, old_hashes))
-    likely = find_candidates_across(hashes[some], old_hashes[old_some], threads)
-    rows = np.concatenate([some, old_some + count])
-    linked = [verifier.verify(Candidates(rows[likely.parts], rows[likely.wholes], likely.views))]
-    flat, old_flat = (np.flatnonzero(is_flat(one)) for one in (hashes, old_hashes))
-    if len(flat) and len(old_flat):
-        shown, old_shown = verifier.contents(flat), verifier.contents(old_flat + count)
+    verifier = _Thumbnails(fetch, threshold, workers)
+    flat: list[IntArray] = []
+    with closing(sidecars.row_file(HASHED)) as images:
+        begins = []
+        for side in (_new_images(sidecars, records), _old_images(stored, count)):
+            begins.append(images.count)
+            flat_side = [np.zeros(0, np.int64)]
+            for rows in side:
+                is_blank = is_flat(rows["hash"])
+                images.append(rows[~is_blank])
+                flat_side.append(rows["record"][is_blank])
+            flat.append(np.concatenate(flat_side))
+        linked = list(_verified(images, sidecars, verifier, begins[1]))
+    if all(map(len, flat)):
+        shown, old_shown = map(verifier.contents, flat)
         order = np.argsort(old_shown, kind="stable")
         at = np.minimum(np.searchsorted(old_shown[order], shown), len(order) - 1)
         same = old_shown[order[at]] == shown
-        equal = np.stack([flat[same], old_flat[order[at[same]]] + count], axis=1)
+        equal = np.stack([flat[0][same], flat[1][order[at[same]]]], axis=1)
         linked.append(NearPairs(equal, np.ones(len(equal), np.float32)))
-    pairs, similarity = _merged(linked)
-    pairs[:, 1] -= count
-    return NearPairs(pairs, similarity)
+    near = _merged(linked)
+    near.pairs[:, 1] -= count
+    return near
+
+
+def _new_images(sidecars: Sidecars, records: IntArray) -> Iterator[StructuredArray]:
+    for begin, table in sidecars:
+        own, rows = rows_among(records, begin, table)
+        hashes = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
+        yield _hashed(records[own], hashes)
+
+
+def _old_images(stored: StoredRecords, first: int) -> Iterator[StructuredArray]:
+    for table in stored.tables(["perceptual_hash"]):
+        for start in range(0, len(table), bounds.PLANNED_ROWS):
+            column = table["perceptual_hash"].slice(start, bounds.PLANNED_ROWS)
+            yield _hashed(first + np.arange(len(column)), fixed_bytes(column, HASH_BYTES))
+            first += len(column)
+
+
+def _hashed(records: IntArray, hashes: npt.NDArray[np.uint8]) -> StructuredArray:
+    """[n] rows of HASHED."""
+    rows = np.empty(len(records), HASHED)
+    rows["content"], rows["record"], rows["hash"] = content_numbers(hashes), records, hashes
+    return rows
+
+
+def _by_content(sidecars: Sidecars) -> Iterator[StructuredArray]:
+    """Rows of HASHED of all images, in the order of content, those of a range of it at a time."""
+    number = _partitions(sidecars.records)
+    with closing(sidecars.partitions(HASHED, number)) as partitions:
+        for begin, table in sidecars:
+            included = np.flatnonzero(sidecars.included(begin, table))
+            hashes = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[included]
+            rows = _hashed(begin + included, hashes)
+            leading = (rows["content"] >> np.uint64(32)).astype(np.int64)
+            partitions.add(leading * number >> 32, rows)
+        for rows in partitions.take():
+            yield rows[np.argsort(rows["content"], kind="stable")]
+
+
+def _partitions(count: int) -> int:
+    return max(1, -(-count // rows_of_partition(count)))
+
+
+def _verified(
+    images: RowFile, sidecars: Sidecars, verifier: _Thumbnails, old: int | None = None
+) -> Iterator[NearPairs]:
+    """The pairs of records that are similar, some at a time; see `find_candidates`."""
+    if images.count >= MAX_ROWS:
+        raise UsageError(
+            f"{images.count:,} images are too many to find near duplicates: there may be fewer "
+            f"than {MAX_ROWS:,}. Split the corpus, or choose --dedup exact."
+        )
+    number = _partitions(images.count)
+    with closing(sidecars.partitions(PACKED, number)) as partitions:
+        for likely in find_candidates(images, partitions, number, verifier.threads, old):
+            for start in range(0, len(likely.parts), bounds.FETCHED_PAIRS):
+                block = slice(start, start + bounds.FETCHED_PAIRS)
+                parts, wholes, views = (column[block] for column in likely)
+                records = images.take(np.concatenate([parts, wholes]))["record"]
+                yield verifier.verify(records[: len(parts)], records[len(parts) :], views)
+
+
+def _thumbnails(sidecars: Sidecars, records: IntArray) -> Thumbnails:
+    column = sidecars.take(records, ["thumbnail"])["thumbnail"]
+    return fixed_bytes(column, THUMBNAIL_BYTES)
 
 
 class _Thumbnails:
-    """Fetches thumbnails a block at a time, and compares them."""
+    """Fetches thumbnails a block at a time, and compares them.
 
-    def __init__(self, fetch: FetchThumbnails, threshold: float, threads: int) -> None:
+    Args:
+        fetch: From numbers of records, ascending, to their thumbnails.
+        threshold: See `near_duplicates`.
+        workers: See `near_duplicates`.
+
+    Attributes:
+        threads: How many work at a time.
+    """
+
+    def __init__(self, fetch: FetchThumbnails, threshold: float, workers: int | None) -> None:
+        self.threads = workers or math.ceil(usable_cores())
         self._fetch = fetch
         self._threshold = threshold
-        self._verifiers = [PairVerifier() for _ in range(threads)]
+        self._verifiers = [PairVerifier() for _ in range(self.threads)]
 
-    def verify(self, candidates: Candidates) -> NearPairs:
-        """The candidates, given as rows, that reach the threshold."""
-        parts, wholes, views = candidates
+    def verify(self, parts: IntArray, wholes: IntArray, views: IntArray) -> NearPairs:
+        """The candidates, given as records, that reach the threshold."""
         values = np.zeros(len(parts))
-        with ThreadPoolExecutor(len(self._verifiers)) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
             for start in range(0, len(parts), bounds.FETCHED_PAIRS):
                 block = slice(start, start + bounds.FETCHED_PAIRS)
                 values[block] = self._compare(pool, parts[block], wholes[block], views[block])
@@ -199,62 +228,64 @@ class _Thumbnails:
     ) -> npt.NDArray[np.float64]:
         rows, places = np.unique(np.stack([parts, wholes]), return_inverse=True)
         thumbnails = self._fetch(rows)
-        share = -(-len(parts) // len(self._verifiers))
+        share = -(-len(parts) // self.threads)
 
         def compare(thread: int) -> npt.NDArray[np.float64]:
             own = slice(thread * share, (thread + 1) * share)
             part, whole = (thumbnails[side[own]] for side in places.reshape(2, -1))
             return self._verifiers[thread].similarities(part, whole, views[own], self._threshold)
 
-        return np.concatenate(list(pool.map(compare, range(len(self._verifiers)))))
+        return np.concatenate(list(pool.map(compare, range(self.threads))))
 
-    def contents(self, rows: IntArray) -> npt.NDArray[np.uint64]:
-        """[k] content numbers of the thumbnails of rows."""
-        numbers = np.zeros(len(rows), np.uint64)
+    def contents(self, records: IntArray) -> npt.NDArray[np.uint64]:
+        """[k] content numbers of the thumbnails of records."""
+        numbers = np.zeros(len(records), np.uint64)
         size = 2 * bounds.FETCHED_PAIRS
-        for start in range(0, len(rows), size):
+        for start in range(0, len(records), size):
             block = slice(start, start + size)
-            numbers[block] = content_numbers(self._fetch(rows[block]))
+            numbers[block] = content_numbers(self._fetch(records[block]))
         return numbers
 
 
 def _lead_repeats(
-    hashes: npt.NDArray[np.uint8], thumbnails: _Thumbnails
-) -> tuple[IntArray, list[NearPairs]]:
-    """The leaders and unpaired rows in an order of content, and the pairs of all other rows.
+    images: StructuredArray, thumbnails: _Thumbnails
+) -> tuple[StructuredArray, list[NearPairs]]:
+    """The leaders and unpaired images in an order of content, and the pairs of all others.
 
     Flat images have no structure to compare, so they are near duplicates only if their thumbnails
     are equal, and are not among the returned rows.
+
+    Args:
+        images: Rows of HASHED in the order of content, then of records.
+        thumbnails: Fetches and compares theirs.
     """
-    contents = content_numbers(hashes)
-    order = np.argsort(contents, kind="stable")
-    starts = run_starts(contents[order])
+    contents, records, flat = images["content"], images["record"], is_flat(images["hash"])
+    starts = run_starts(contents)
     alone = starts & np.append(starts[1:], True)
-    repeated = order[~alone]
-    shown = thumbnails.contents(repeated)
+    repeated = np.flatnonzero(~alone)
+    shown = thumbnails.contents(records[repeated])
     by_content = np.lexsort((shown, contents[repeated]))
     repeated, shown = repeated[by_content], shown[by_content]
     distinct = run_starts(contents[repeated], shown)
     equal = np.stack([repeated[first_of_run(distinct)], repeated], axis=1)[~distinct]
-    linked = [NearPairs(equal, np.ones(len(equal), np.float32))]
+    linked = [NearPairs(records[equal], np.ones(len(equal), np.float32))]
 
     rest = repeated[distinct]
-    rest = rest[~is_flat(hashes[rest])]
+    rest = rest[~flat[rest]]
     leaders = []
     for _ in range(_LEADERS):
         first = run_starts(contents[rest])
         leaders.append(rest[first])
         others = rest[~first]
+        wholes = rest[first_of_run(first)][~first]
         views = np.zeros(len(others), np.int64)
-        pairs = thumbnails.verify(Candidates(others, rest[first_of_run(first)][~first], views))
-        linked.append(pairs)
-        rest = others[~np.isin(others, pairs.pairs[:, 0])]
-    singles = order[alone]
-    singles = singles[~is_flat(hashes[singles])]
+        near = thumbnails.verify(records[others], records[wholes], views)
+        linked.append(near)
+        rest = others[~np.isin(records[others], near.pairs[:, 0])]
     # Rows with equal hashes are in the order of their leaders, which is one of content; the sort is
     # stable.
-    rows = np.concatenate([singles, *leaders, rest])
-    return rows[np.argsort(contents[rows], kind="stable")], linked
+    rows = np.concatenate([np.flatnonzero(alone & ~flat), *leaders, rest])
+    return images[rows[np.argsort(contents[rows], kind="stable")]], linked
 
 
 def _merged(found: list[NearPairs]) -> NearPairs:

@@ -59,17 +59,19 @@ class Documents(NamedTuple):
     shingles: FetchShingles
 
 
-def near_duplicates(
-    sidecars: Sidecars, records: IntArray, threshold: float, workers: int | None
-) -> NearPairs:
-    """Near duplicates among some records.
+def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -> NearPairs:
+    """Near duplicates among the included records.
 
     Args:
-        sidecars: All staged units.
-        records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
+        sidecars: All staged units; of exact duplicates one record is included.
         threshold: See `near_pairs`.
         workers: How many threads; None for one per usable core.
     """
+    included = [
+        begin + np.flatnonzero(sidecars.included(begin, table))
+        for begin, table in sidecars.without_progress()
+    ]
+    records = np.concatenate([np.zeros(0, np.int64), *included])
     documents = _staged(sidecars, records)
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
     near = near_pairs(documents, threshold, threads)
@@ -85,7 +87,7 @@ def near_earlier_ones(
 
     Args:
         sidecars: All staged units.
-        records: See `near_duplicates`.
+        records: [n] int64, numbers of the new records, ascending.
         stored: The earlier generations.
         threshold: See `near_pairs`.
 

@@ -16,16 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import BoolArray, IntArray, int64
+from beam_jobs.columns import IntArray, int64
 from beam_jobs.dedup.clusters import (
     MEMBER_COLUMNS,
     NO_NEAR_PAIRS,
     Clusters,
     NearPairs,
-    components,
     find_clusters,
 )
-from beam_jobs.dedup.exact import Pairs, exact_pairs
+from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.dedup.text.repeated_segments import RemovedSegments
 from beam_jobs.dedup.text.segments import remove_segments
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
@@ -51,7 +50,7 @@ class TextDescriptions(NamedTuple):
 
 
 Describe = Callable[[pa.LargeStringArray], TextDescriptions]
-FindNear = Callable[[Sidecars, IntArray], NearPairs]
+FindNear = Callable[[Sidecars], NearPairs]
 
 
 class ReducedDocuments:
@@ -180,38 +179,21 @@ def dedup_reduced(
     """Finds duplicates among the documents in a split, and leaves out all but one of each.
 
     Args:
-        sidecars: The documents as they are now, see `ReducedDocuments`.
+        sidecars: The documents as they are now, see `ReducedDocuments`; those in no split are
+            excluded from now on.
         assignment: The splits; changed in place.
         near: Finds near duplicates; None for exact ones only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
         partition_rows: About how many rows are compared at a time.
     """
-    inside = assignment.split_of != LEFT_OUT
-    exact = _among(exact_pairs(sidecars, None, partition_rows), inside)
+    sidecars.excluded = assignment.split_of == LEFT_OUT
+    exact = exact_pairs(sidecars, None, partition_rows)
     pairs = NO_NEAR_PAIRS
     if near is not None and sidecars.records:
-        first = inside.copy()
-        first[exact[:, 1]] = False
-        pairs = near(sidecars, np.flatnonzero(first))
+        pairs = near(sidecars.without(np.unique(exact[:, 1])))
     members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
     clusters = find_clusters(
         members_of, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts
     )
     assignment.split_of[clusters.dropped] = LEFT_OUT
     return clusters
-
-
-def _among(pairs: Pairs, inside: BoolArray) -> Pairs:
-    """Pairs that connect the same records, of which only some are inside: (first, other) of each.
-
-    A record that is not may be what connects two others.
-    """
-    records = np.unique(pairs)
-    roots = components(len(records), np.searchsorted(records, pairs))
-    kept = inside[records]
-    records, roots = records[kept], roots[kept]
-    order = np.argsort(roots, kind="stable")  # ascending records in each set
-    records, roots = records[order], roots[order]
-    starts = np.flatnonzero(np.diff(roots, prepend=-1))
-    firsts = np.repeat(records[starts], np.diff(starts, append=len(roots)))
-    return np.stack([firsts, records], axis=1)[firsts != records]

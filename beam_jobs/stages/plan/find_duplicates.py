@@ -18,7 +18,6 @@ from beam_jobs.dedup.clusters import (
     MEMBER_COLUMNS,
     NO_NEAR_PAIRS,
     Clusters,
-    components,
     find_clusters,
 )
 from beam_jobs.dedup.exact import (
@@ -59,10 +58,7 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     if options.dedup == "near" and sidecars.records:
         exact = exact_pairs(sidecars, confirm, rows)
         # Of exact duplicates only the first record is compared.
-        first = components(sidecars.records, exact) == np.arange(sidecars.records)
-        if sidecars.excluded is not None:
-            first &= ~sidecars.excluded
-        near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
+        near = record_type.near_duplicates(sidecars.without(np.unique(exact[:, 1])))
     members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
     clusters = find_clusters(members_of, exact, near, **_rules(options))
     write_clusters(workspace, clusters.members.schema, [clusters.members])
