@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
-from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs
 from beam_jobs.dedup.images.candidates import (
     MAX_ROWS,
     PACKED,
@@ -125,7 +125,7 @@ def near_earlier_ones(
         same = old_shown[order[at]] == shown
         equal = np.stack([flat[0][same], flat[1][order[at[same]]]], axis=1)
         linked.append(NearPairs(equal, np.ones(len(equal), np.float32)))
-    near = _merged(linked)
+    near = _merged([NO_NEAR_PAIRS, *linked])
     near.pairs[:, 1] -= count
     return near
 
