@@ -32,10 +32,12 @@ LEAST_PARTITION_ROWS = 1 << 16
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
 
-# Near duplicates of documents: keys of bands (all 21 bands of 3 million documents), shingles that a
-# thread verifies (some 100 MiB of temporary arrays), pairs with records of earlier generations.
-BAND_BYTES = 512 << 20  # 512 MiB
+# Near duplicates of documents: those whose signatures are looked up (a KiB each), shingles that a
+# thread verifies (some 100 MiB of temporary arrays), candidates that are known to be none (128
+# MiB), pairs with records of earlier generations.
+LOOKED_UP_DOCUMENTS = 1 << 16
 VERIFIED_SHINGLES = 1 << 21
+REJECTED_PAIRS = 1 << 24
 ACROSS_PAIRS = 1 << 13
 
 # Near duplicates of images: entries of a table of buckets (24 bytes each, and up to 8 of the

@@ -10,19 +10,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import tempfile
 import unicodedata
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.dedup.clusters import components
-from beam_jobs.dedup.text.near_duplicates import Documents, near_pairs
-from beam_jobs.dedup.text.normalization import fingerprints
-from beam_jobs.dedup.text.shingles import Shingles, shingles
-from beam_jobs.dedup.text.signatures import signatures
+from beam_jobs.dedup.text.near_duplicates import near_duplicates
 from benchmarks.measure import parser, write
+from benchmarks.table_sidecars import sidecars_of_texts
 from benchmarks.text_corpus import documents
 
 _SEED = 7
@@ -62,7 +60,9 @@ def _found(texts: list[str]) -> dict[str, object]:
     copies = [_altered(text, generator.uniform(0.5, 1), vocabulary, generator) for text in texts]
     truth = np.array([_similarity(*pair) for pair in zip(texts, copies, strict=True)])
     every = [*texts, *copies]
-    pairs = near_pairs(_documents(every), _THRESHOLD, threads=2).pairs
+    with tempfile.TemporaryDirectory() as folder:
+        sidecars = sidecars_of_texts(pa.array(every, pa.large_string()), Path(folder))
+        pairs = near_duplicates(sidecars, _THRESHOLD, 2).pairs
     roots = components(len(every), pairs).reshape(2, -1)
     together = roots[0] == roots[1]
     exact = np.array([_similarity(every[one], every[two]) for one, two in pairs.tolist()])
@@ -78,20 +78,6 @@ def _found(texts: list[str]) -> dict[str, object]:
             for inside in [(truth >= low) & (truth < high)]
         },
     }
-
-
-def _documents(texts: list[str]) -> Documents:
-    """The input of planning, computed as by staging."""
-    column = pa.array(texts, pa.large_string())
-    heads = [int.from_bytes(one[:8], "little") for one in fingerprints(column).to_pylist()]
-    sets = shingles(column)
-
-    def fetch(rows: npt.NDArray[np.int64]) -> Shingles:
-        parts = [sets.hashes[sets.begins[row] : sets.begins[row + 1]] for row in rows.tolist()]
-        return Shingles(np.concatenate(parts), np.cumsum([0, *map(len, parts)]))
-
-    signed = [signatures(sets)]
-    return Documents(np.array(heads, np.uint64), np.diff(sets.begins), lambda: signed, fetch)
 
 
 def _words_of(text: str) -> list[str]:

@@ -1,11 +1,13 @@
-"""Time and memory of planning: `python -m benchmarks.planning [--millions 2,8,20]`.
+"""Time and memory of planning: `python -m benchmarks.planning [--millions 2,8,20] [--dedup near]`.
 
 The sidecars are made up: 1,000 rows a unit, with the columns of real staged images, one record in a
 hundred with the fingerprint of another one. `plan_shards`, the same code as in a build, runs in a
-process of its own, as the local engine and a worker of a cluster run it. The exponent from the
-first size to the last extrapolates the next one. The first size in units of a tenth tells what a
-unit costs; the last two sizes, which are sorted in several partitions, tell what a row costs.
-docs/make_scale.py takes the results.
+process of its own, as the local engine and a worker of a cluster run it. With `--dedup near` rows
+have random hashes and thumbnails, those of one in a hundred nearly those of another row.
+
+The exponent from the first size to the last extrapolates the next one. The first size in units of a
+tenth tells what a unit costs; the last two sizes, which are sorted in several partitions, tell what
+a row costs.
 """
 
 from __future__ import annotations
@@ -26,6 +28,15 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.build import open_job
+from beam_jobs.dedup.images.hash_format import (
+    BAND_POSITIONS,
+    CERTAINTY_BYTES,
+    CODE_BITS,
+    CODES_BYTES,
+    THUMBNAIL_BYTES,
+    VIEWS,
+    WEAK_BITS,
+)
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import ImageOptions
 from beam_jobs.stages.list import list_corpus, read_units
@@ -34,26 +45,31 @@ from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary, unit_files
 from beam_jobs.workspace import write_table
 from benchmarks.measure import HERE, parser, write
+from benchmarks.table_sidecars import fixed_binary
 
 _SAMPLES = HERE.parent / "samples" / "clothing"
 UNIT_ROWS = 1000
 _CLASSES = 1000
 _DUPLICATES = 100  # one in so many
+_VIEW_FLIPS = 8  # bits of a code in which a view differs from the whole
 
 
 def main() -> None:
     """Plans each size, writes the results."""
     options = parser("planning", __doc__, turns=False)
     options.add_argument("--millions", default="2,8,20", help="rows of each corpus")
+    options.add_argument("--dedup", default="exact", choices=("exact", "near"))
     options.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.plan:
-        print(json.dumps(_plan(arguments.plan)))
+        print(json.dumps(_plan(arguments.plan, arguments.dedup)))
         return
     sizes = [int(1e6 * float(size)) for size in arguments.millions.split(",")]
     work = arguments.work / "planning"
-    plans = [_measured(work, size, UNIT_ROWS) for size in sizes]
-    small = _measured(work, sizes[0], UNIT_ROWS // 10)
+    plans = [_measured(work, size, UNIT_ROWS, arguments.dedup) for size in sizes]
+    if len(plans) < 2:
+        return  # for a look at one size
+    small = _measured(work, sizes[0], UNIT_ROWS // 10, arguments.dedup)
     exponent = _exponent(plans[0], plans[-1])
     results = {
         "plans": [*plans, small],
@@ -96,10 +112,10 @@ def _exponent(small: dict[str, Any], large: dict[str, Any]) -> float:
     return math.log(seconds) / math.log(large["rows"] / small["rows"])
 
 
-def _measured(work: Path, rows: int, unit_rows: int) -> dict[str, Any]:
+def _measured(work: Path, rows: int, unit_rows: int, dedup: str) -> dict[str, Any]:
     shutil.rmtree(work, ignore_errors=True)
-    _make(work, rows, unit_rows)
-    command = [sys.executable, "-m", "benchmarks.planning", "--plan", str(work)]
+    _make(work, rows, unit_rows, dedup)
+    command = [sys.executable, "-m", "benchmarks.planning", "--plan", str(work), "--dedup", dedup]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     measured = {"rows": rows, **json.loads(done.stdout.splitlines()[-1])}
     print(measured, flush=True)
@@ -107,13 +123,16 @@ def _measured(work: Path, rows: int, unit_rows: int) -> dict[str, Any]:
     return measured
 
 
-def _job(work: Path) -> JobContext:
-    return open_job(ImageOptions((str(_SAMPLES),), str(work / "set"), split="train=0.9,test=0.1"))
+def _job(work: Path, dedup: str) -> JobContext:
+    options = ImageOptions(
+        (str(_SAMPLES),), str(work / "set"), split="train=0.9,test=0.1", dedup=dedup
+    )
+    return open_job(options)
 
 
-def _make(work: Path, rows: int, unit_rows: int) -> None:
+def _make(work: Path, rows: int, unit_rows: int, dedup: str) -> None:
     """A workspace whose units look staged."""
-    job = _job(work)
+    job = _job(work, dedup)
     workspace = job.workspace
     workspace.create()
     list_corpus(job)
@@ -150,15 +169,40 @@ def _sidecar(template: pa.Table, number: int, draw: np.random.Generator) -> pa.T
             pa.binary(16), rows, [None, pa.py_buffer(fingerprints.tobytes())]
         ),
     }
+    if "perceptual_hash" in template.column_names:
+        columns |= _looks(rows, draw)
     for name, values in columns.items():
         field = template.schema.field(name)
-        column = pa.array(values, field.type)
+        column = values if isinstance(values, pa.Array) else pa.array(values, field.type)
         template = template.set_column(template.schema.get_field_index(name), field, column)
     return template
 
 
-def _plan(work: Path) -> dict[str, Any]:
-    job = _job(work)
+def _looks(rows: int, draw: np.random.Generator) -> dict[str, Any]:
+    """Random hashes, whose views differ from the whole in some bits, and random thumbnails."""
+    own = draw.integers(0, 1 << 64, (rows, 1), np.uint64)
+    flips = np.uint64(1) << draw.integers(0, CODE_BITS, (_VIEW_FLIPS, rows, VIEWS), np.uint64)
+    flips[:, :, 0] = 0
+    codes = own ^ np.bitwise_xor.reduce(flips)
+    weak = draw.permuted(np.tile(BAND_POSITIONS, (rows, 1, 1)), axis=2)[:, :, :WEAK_BITS]
+    hashes = np.concatenate(
+        [
+            codes.astype(">u8").view(np.uint8).reshape(rows, CODES_BYTES),
+            draw.integers(0, 256, (rows, CERTAINTY_BYTES), np.uint8),
+            weak.astype(np.uint8).reshape(rows, -1),
+        ],
+        axis=1,
+    )
+    thumbnails = draw.integers(0, 256, (rows, THUMBNAIL_BYTES), np.uint8)
+    copies = rows // _DUPLICATES
+    hashes[-copies:] = hashes[:copies]
+    hashes[-copies:, 7] ^= 8  # bit 60, which is in no band
+    thumbnails[-copies:] = thumbnails[:copies] ^ 1
+    return {"perceptual_hash": fixed_binary(hashes), "thumbnail": fixed_binary(thumbnails)}
+
+
+def _plan(work: Path, dedup: str) -> dict[str, Any]:
+    job = _job(work, dedup)
     workspace = job.workspace
     summaries = [
         UnitSummary(unit.key, unit.end - unit.start, unit.end - unit.start, {}, {}, False)

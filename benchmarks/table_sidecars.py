@@ -12,6 +12,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray
+from beam_jobs.dedup.text.normalization import fingerprints
+from beam_jobs.dedup.text.shingles import shingles
+from beam_jobs.dedup.text.signatures import signatures
 from beam_jobs.staging.sidecars import Sidecars
 
 
@@ -65,3 +68,16 @@ def sidecars_of_looks(
     columns = {"perceptual_hash": hashes, "thumbnail": thumbnails}
     table = {name: fixed_binary(column) for name, column in columns.items()}
     return TableSidecars(pa.table(table), folder)
+
+
+def sidecars_of_texts(
+    texts: pa.LargeStringArray, folder: Path, unit_rows: int = 1000
+) -> TableSidecars:
+    """The sidecars of [n] documents, computed as by staging."""
+    sets = shingles(texts)
+    columns = {
+        "fingerprint": fingerprints(texts),
+        "near_signature": fixed_binary(signatures(sets).astype("<u4").view(np.uint8)),
+        "near_shingles": sets.column(),
+    }
+    return TableSidecars(pa.table(columns), folder, unit_rows)

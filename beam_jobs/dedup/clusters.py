@@ -62,6 +62,18 @@ def components(count: int, pairs: IntArray) -> IntArray:
     return roots
 
 
+def connected(pairs: Pairs) -> tuple[IntArray, IntArray]:
+    """([n] int64 records that occur in pairs, ascending, [n] int64 the smallest one of each set).
+
+    Memory grows with the number of pairs, whatever the numbers of their records are.
+
+    Args:
+        pairs: [m, 2] records that belong together.
+    """
+    records, nodes = np.unique(pairs, return_inverse=True)
+    return records, records[components(len(records), nodes.reshape(-1, 2))]
+
+
 def _flatten(roots: IntArray) -> None:
     """Makes every node point at its root, halving all paths at every step."""
     while True:
@@ -132,8 +144,7 @@ def find_clusters(
         keep_all: Keep every record; clusters then matter for splits only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
     """
-    records = np.unique(np.concatenate([exact.ravel(), near.pairs.ravel()]))
-    roots = components(len(records), np.searchsorted(records, np.concatenate([exact, near.pairs])))
+    records, roots = connected(np.concatenate([exact, near.pairs]))
     of_exact = components(len(records), np.searchsorted(records, exact))
     members = members_of(records)
     order = _order(members, roots)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, first_of_run, ranges, repeated, run_starts
+from beam_jobs.columns import IntArray, first_of_run, ranges, run_starts
 from beam_jobs.dedup.text.signatures import SIGNATURE
+from beam_jobs.staging.reordering import StructuredArray
 from shard_format import mix
 
 # At the threshold itself; above it recall rises fast.
@@ -26,6 +27,17 @@ LEAST_RECALL = 0.99
 # to 6 are compared as a whole.
 LEADERS = 2
 NEIGHBOURS = 4
+# A document among those that share a key of a band with others: the key, that of the next band, the
+# first 64 bits of its fingerprint, its record, and its number of shingles.
+BUCKET_ROWS = np.dtype(
+    [
+        ("key", np.uint64),
+        ("tie_break", np.uint64),
+        ("fingerprint", np.uint64),
+        ("record", np.int64),
+        ("size", np.int64),
+    ]
+)
 # With how many documents of earlier generations that share a bucket.
 ACROSS = LEADERS + NEIGHBOURS
 
@@ -84,21 +96,14 @@ def pairs_across(new: npt.NDArray[np.uint64], old: npt.NDArray[np.uint64]) -> In
     return np.stack([which, rows[places]], axis=1)
 
 
-def bucket_pairs(
-    keys: npt.NDArray[np.uint64], tie_break: npt.NDArray[np.uint64], order: IntArray
-) -> IntArray:
+def bucket_pairs(rows: StructuredArray) -> IntArray:
     """[k, 2] pairs of rows with equal keys, in no particular order; each at most once.
 
     Args:
-        keys: [n] of the band.
-        tie_break: [n] keys of another band.
-        order: [n] all rows in an order of content.
+        rows: [n] BUCKET_ROWS of a band.
     """
-    keys = keys[order]
-    shared = repeated(keys)
-    keys, rows = keys[shared], order[shared]
-    placed = np.lexsort((tie_break[rows], keys))  # stable, so ties are in the order of content
-    keys, rows = keys[placed], rows[placed]
+    order = np.lexsort((rows["record"], rows["fingerprint"], rows["tie_break"], rows["key"]))
+    keys = rows["key"][order]
 
     begin = first_of_run(run_starts(keys))
     place = np.arange(len(keys)) - begin
@@ -107,4 +112,6 @@ def bucket_pairs(
     pairs += [
         (np.arange(len(keys)) - step, place - step >= LEADERS) for step in range(1, NEIGHBOURS + 1)
     ]
-    return np.concatenate([np.stack([rows[one[is_one]], rows[is_one]], 1) for one, is_one in pairs])
+    return np.concatenate(
+        [np.stack([order[one[is_one]], order[is_one]], 1) for one, is_one in pairs]
+    )

@@ -1,25 +1,29 @@
 """Near duplicates among documents, from the MinHash signatures and shingles in the sidecars.
 
-`near_duplicates` reads the sidecars; `near_pairs` finds candidate pairs by bands of signatures and
-verifies them by the exact Jaccard similarity of their shingles.
+Candidates agree in all places of a band of their signatures, and are verified by the exact Jaccard
+similarity of their shingles. Keys of bands wait in files by band and range; what shares a key is
+looked up in the order of records, and compared a range of keys of a band at a time. Only pairs are
+held in memory.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs import bounds
-from beam_jobs.columns import IntArray, fixed_bytes
-from beam_jobs.dedup.clusters import NearPairs, components
+from beam_jobs.columns import IntArray, fixed_bytes, repeated
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs, connected
 from beam_jobs.dedup.text.candidates import (
+    BUCKET_ROWS,
     Bands,
     band_keys,
     bucket_pairs,
@@ -28,54 +32,112 @@ from beam_jobs.dedup.text.candidates import (
 )
 from beam_jobs.dedup.text.shingles import Shingles, jaccard
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
+from beam_jobs.staging.reordering import StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars, rows_among
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
 
-# Keys of bands in memory at a time; the signatures of a larger corpus are read several times.
 # Each needs some 100 MiB, and few candidates are left to verify.
 _MAX_THREADS = 8
 
-# Signatures a block at a time, in the order of rows, as often as asked for: [some, SIGNATURE].
-ReadSignatures = Callable[[], Iterable[npt.NDArray[np.uint32]]]
-# The shingles of some rows, ascending. Called from several threads at a time.
-FetchShingles = Callable[[IntArray], Shingles]
-
-
-class Documents(NamedTuple):
-    """n documents, wherever their columns are stored.
-
-    Attributes:
-        fingerprints: [n] uint64, different but by chance; they decide the order of work, so
-            that the order of rows has no effect.
-        sizes: [n] int32 or int64, shingles of each.
-        signatures: Reads their signatures.
-        shingles: Fetches the shingles of some.
-    """
-
-    fingerprints: npt.NDArray[np.uint64]
-    sizes: npt.NDArray[np.integer]
-    signatures: ReadSignatures
-    shingles: FetchShingles
+_KEYS = np.dtype([("key", np.uint64), ("record", np.int64)])
+_SHARED = np.dtype([("record", np.int64), ("band", np.int64)])
 
 
 def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -> NearPairs:
-    """Near duplicates among the included records.
+    """Pairs whose Jaccard similarity reaches the threshold, enough to connect every cluster.
+
+    Two that are connected by an earlier band are not compared again, so a cluster of m costs some m
+    comparisons, not m * m. Permuting the records permutes the pairs. Documents without a shingle
+    have no near duplicates.
 
     Args:
         sidecars: All staged units; of exact duplicates one record is included.
-        threshold: See `near_pairs`.
-        workers: How many threads; None for one per usable core.
+        threshold: Least similarity of a pair, from 0.04 to 1.
+        workers: How many threads; None for one per usable core. The result is the same.
     """
-    included = [
-        begin + np.flatnonzero(sidecars.included(begin, table))
-        for begin, table in sidecars.without_progress()
-    ]
-    records = np.concatenate([np.zeros(0, np.int64), *included])
-    documents = _staged(sidecars, records)
+    cut = choose_bands(threshold)
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
-    near = near_pairs(documents, threshold, threads)
-    return NearPairs(records[near.pairs], near.similarity)
+    verified = _VerifiedPairs(sidecars, threshold, threads)
+    ranges = max(1, -(-sidecars.records // bounds.MOST_PARTITION_ROWS))
+    with closing(sidecars.partitions(BUCKET_ROWS, cut.bands * ranges)) as partitions:
+        for band, rows in _bucket_rows(sidecars, cut, ranges):
+            partitions.add(_range_of(band, rows["key"], ranges), rows)
+        for number, rows in enumerate(partitions.take()):
+            pairs = bucket_pairs(rows)
+            verified.add(rows["record"][pairs], rows["size"][pairs])
+            if number % ranges == ranges - 1:  # the last of its band
+                verified.connect()
+    return verified.all()
+
+
+def _range_of(band: IntArray, keys: npt.NDArray[np.uint64], ranges: int) -> IntArray:
+    """[n] the partition of a key of each band."""
+    return band * ranges + ((keys >> np.uint64(32)).astype(np.int64) * ranges >> 32)
+
+
+def _shared_keys(sidecars: Sidecars, cut: Bands, ranges: int) -> Iterator[StructuredArray]:
+    """Rows of _SHARED: documents whose key of a band another one has too."""
+    with closing(sidecars.partitions(_KEYS, cut.bands * ranges)) as partitions:
+        for begin, table in sidecars:
+            kept = sidecars.included(begin, table) & (_sizes(table) > 0)
+            signatures = _signatures(table)[kept]
+            rows = np.empty(len(signatures), _KEYS)
+            rows["record"] = begin + np.flatnonzero(kept)
+            for band in range(cut.bands):
+                rows["key"] = band_keys(signatures, cut, band)
+                which = np.full(len(rows), band, np.int64)
+                partitions.add(_range_of(which, rows["key"], ranges), rows.copy())
+        for number, rows in enumerate(partitions.take()):
+            records = rows["record"][repeated(rows["key"])]
+            shared = np.empty(len(records), _SHARED)
+            shared["record"], shared["band"] = records, number // ranges
+            yield shared
+
+
+def _bucket_rows(
+    sidecars: Sidecars, cut: Bands, ranges: int
+) -> Iterator[tuple[IntArray, StructuredArray]]:
+    """([n] bands, [n] BUCKET_ROWS) of all shared keys, looked up in the order of records."""
+    number = max(1, -(-sidecars.records // rows_of_partition(sidecars.records)))
+    with closing(sidecars.partitions(_SHARED, number)) as partitions:
+        for shared in _shared_keys(sidecars, cut, ranges):
+            partitions.add(shared["record"] * number // sidecars.records, shared)
+        for shared in partitions.take():
+            shared.sort(order=("record", "band"))
+            records = np.unique(shared["record"])
+            for start in range(0, len(records), bounds.LOOKED_UP_DOCUMENTS):
+                some = records[start : start + bounds.LOOKED_UP_DOCUMENTS]
+                first, last = np.searchsorted(shared["record"], [some[0], some[-1] + 1]).tolist()
+                yield _described(sidecars, cut, some, shared[first:last])
+
+
+def _described(
+    sidecars: Sidecars, cut: Bands, records: IntArray, shared: StructuredArray
+) -> tuple[IntArray, StructuredArray]:
+    table = sidecars.take(records, ["fingerprint", "near_signature", "near_shingles"])
+    signatures = _signatures(table)
+    keys = np.stack([band_keys(signatures, cut, band) for band in range(cut.bands)])
+    at, band = np.searchsorted(records, shared["record"]), shared["band"]
+    rows = np.empty(len(shared), BUCKET_ROWS)
+    rows["record"], rows["size"] = shared["record"], _sizes(table)[at]
+    rows["key"], rows["tie_break"] = keys[band, at], keys[(band + 1) % cut.bands, at]
+    rows["fingerprint"] = fixed_bytes(table["fingerprint"], 16).view("<u8")[at, 0]
+    return band, rows
+
+
+def _signatures(table: pa.Table) -> npt.NDArray[np.uint32]:
+    return fixed_bytes(table["near_signature"], SIGNATURE_BYTES).view("<u4")
+
+
+def _sizes(table: pa.Table) -> IntArray:
+    """[n] the number of shingles of each document."""
+    return np.asarray(pc.list_value_length(table["near_shingles"]).to_numpy(), np.int64)
+
+
+def _shingles(sidecars: Sidecars, records: IntArray) -> Shingles:
+    column = sidecars.take(records, ["near_shingles"])["near_shingles"].combine_chunks()
+    return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
 
 
 def near_earlier_ones(
@@ -94,40 +156,43 @@ def near_earlier_ones(
     Returns:
         Pairs (number of the new record, row in `stored`).
     """
-    new = _staged(sidecars, records)
     cut = choose_bands(threshold)
-    keys = _read_keys(new, cut, range(cut.bands))
+    keys = np.empty((cut.bands, len(records)), np.uint64)
+    sizes = np.empty(len(records), np.int64)
+    for begin, table in sidecars:
+        own, rows = rows_among(records, begin, table)
+        sizes[own] = _sizes(table)[rows]
+        signatures = _signatures(table)[rows]
+        for band in range(cut.bands):
+            keys[band, own] = band_keys(signatures, cut, band)
     candidates = [np.zeros((0, 2), np.int64)]
     begin = 0
     for table in stored.tables(["near_signature"]):
-        old = fixed_bytes(table["near_signature"], SIGNATURE_BYTES).view("<u4")
+        old = _signatures(table)
         for band in range(cut.bands):
             band_pairs = pairs_across(keys[band], band_keys(old, cut, band))
             band_pairs[:, 1] += begin
             candidates.append(band_pairs)
         begin += len(old)
     pairs = np.unique(np.concatenate(candidates), axis=0)
-    pairs = pairs[new.sizes[pairs[:, 0]] > 0]
+    pairs = pairs[sizes[pairs[:, 0]] > 0]
+    pairs[:, 0] = records[pairs[:, 0]]
     near, similarity = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
     for start in range(0, len(pairs), bounds.ACROSS_PAIRS):
         block = pairs[start : start + bounds.ACROSS_PAIRS]
-        values = _similarity_across(new, stored, block)
+        values = _similarity_across(sidecars, stored, block)
         near.append(block[values >= threshold])
         similarity.append(values[values >= threshold])
-    found_pairs = np.concatenate(near)
-    return NearPairs(
-        np.stack([records[found_pairs[:, 0]], found_pairs[:, 1]], axis=1),
-        np.concatenate(similarity).astype(np.float32),
-    )
+    return NearPairs(np.concatenate(near), np.concatenate(similarity).astype(np.float32))
 
 
 def _similarity_across(
-    new: Documents, stored: StoredRecords, pairs: IntArray
+    sidecars: Sidecars, stored: StoredRecords, pairs: IntArray
 ) -> npt.NDArray[np.float64]:
     """[k] Jaccard similarity of pairs of a new document and a stored one."""
     rows, places = np.unique(pairs[:, 0], return_inverse=True)
     old, old_places = np.unique(pairs[:, 1], return_inverse=True)
-    one = new.shingles(rows)
+    one = _shingles(sidecars, rows)
     column = stored.take(old, ["near_shingles"])["near_shingles"].combine_chunks()
     hashes = np.concatenate([one.hashes, column.values.to_numpy()])
     begins = np.concatenate([one.begins, column.offsets.to_numpy()[1:] + len(one.hashes)])
@@ -135,113 +200,61 @@ def _similarity_across(
     return jaccard(Shingles(hashes, begins), both)
 
 
-def _staged(sidecars: Sidecars, records: IntArray) -> Documents:
-    """Some records of staged units."""
-    fingerprints = np.empty(len(records), np.uint64)
-    sizes = np.empty(len(records), np.int32)
-    for begin, table in sidecars:
-        own, rows = rows_among(records, begin, table)
-        fingerprints[own] = fixed_bytes(table["fingerprint"], 16).view("<u8")[rows, 0]
-        sizes[own] = pc.list_value_length(table["near_shingles"]).to_numpy()[rows]
-
-    def signatures() -> Iterator[npt.NDArray[np.uint32]]:
-        for begin, table in sidecars.without_progress():
-            _, rows = rows_among(records, begin, table)
-            stored = fixed_bytes(table["near_signature"], SIGNATURE_BYTES)
-            yield stored.view("<u4")[rows]
-
-    def shingles(rows: IntArray) -> Shingles:
-        taken = sidecars.take(records[rows], ["near_shingles"])["near_shingles"]
-        column = taken.combine_chunks()
-        return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
-
-    return Documents(fingerprints, sizes, signatures, shingles)
-
-
-def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> NearPairs:
-    """Pairs whose Jaccard similarity reaches the threshold, enough to connect every cluster.
-
-    Two that are connected already are not compared again, so a cluster of m costs some m
-    comparisons, not m * m. Permuting the rows permutes the pairs.
-
-    Args:
-        documents: Those without a shingle have no near duplicates.
-        threshold: Least similarity of a pair, from 0.04 to 1.
-        threads: How many work at a time; the result is the same.
-    """
-    count = len(documents.fingerprints)
-    cut = choose_bands(threshold)
-    order = np.argsort(documents.fingerprints, kind="stable")
-    order = order[documents.sizes[order] > 0]
-    verified = _VerifiedPairs(documents, threshold, threads)
-    held = max(2, bounds.BAND_BYTES // (8 * max(1, count)))
-    for first in range(0, cut.bands, held):
-        bands = range(first, min(first + held, cut.bands))
-        keys = _read_keys(documents, cut, bands)
-        for band in bands:
-            # The next band in memory: which one that is depends on the size of the corpus alone.
-            other = keys[(band - first + 1) % len(bands)]
-            verified.add(bucket_pairs(keys[band - first], other, order))
-    return verified.found()
-
-
-def _read_keys(documents: Documents, cut: Bands, bands: range) -> npt.NDArray[np.uint64]:
-    """[bands, n] the keys of some bands."""
-    keys = np.empty((len(bands), len(documents.fingerprints)), np.uint64)
-    begin = 0
-    for block in documents.signatures():
-        end = begin + len(block)
-        for row, band in enumerate(bands):
-            keys[row, begin:end] = band_keys(block, cut, band)
-        begin = end
-    return keys
-
-
 class _VerifiedPairs:
-    """The pairs found so far, and which documents they connect."""
+    """The pairs verified so far, and which documents they connect."""
 
-    def __init__(self, documents: Documents, threshold: float, threads: int) -> None:
-        self._documents = documents
+    def __init__(self, sidecars: Sidecars, threshold: float, threads: int) -> None:
+        self._sidecars = sidecars
         self._threshold = threshold
         self._threads = threads
-        self._roots = np.arange(len(documents.fingerprints))
+        self._nodes = self._roots = np.zeros(0, np.int64)
         self._rejected = np.zeros(0, np.uint64)  # packed pairs, sorted
-        self._pairs = [np.zeros((0, 2), np.int64)]
-        self._similarity = [np.zeros(0, np.float32)]
+        self._near = [NO_NEAR_PAIRS]
 
-    def add(self, candidates: IntArray) -> None:
-        """Verifies the candidates that are neither connected nor rejected yet."""
-        apart = self._roots[candidates[:, 0]] != self._roots[candidates[:, 1]]
-        sizes = self._documents.sizes[candidates]
+    def add(self, pairs: IntArray, sizes: IntArray) -> None:
+        """Verifies the candidates that are neither connected nor rejected yet.
+
+        Args:
+            pairs: [k, 2] records.
+            sizes: [k, 2] their numbers of shingles.
+        """
+        apart = np.not_equal(*self._root_of(pairs).T)
         # Sets of very different sizes cannot have a similarity of the threshold.
         apart &= sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
-        packed = np.unique(_pack(candidates[apart]))
+        packed, first = np.unique(_pack(pairs[apart]), return_index=True)
+        total = sizes[apart].sum(axis=1, dtype=np.int64)[first]
         if len(self._rejected):
             at = np.minimum(np.searchsorted(self._rejected, packed), len(self._rejected) - 1)
-            packed = packed[self._rejected[at] != packed]
-        pairs = _unpack(packed)
-        similarity = self._verify(pairs)
+            unknown = self._rejected[at] != packed
+            packed, total = packed[unknown], total[unknown]
+        similarity = self._verify(_unpack(packed), total)
         near = similarity >= self._threshold
-        self._rejected = np.sort(np.concatenate((self._rejected, packed[~near])))
-        if not near.any():
-            return
-        self._pairs.append(pairs[near])
-        self._similarity.append(similarity[near].astype(np.float32))
-        joined = components(len(self._roots), self._roots[pairs[near]])
-        self._roots = joined[self._roots]
+        self._near.append(NearPairs(_unpack(packed[near]), similarity[near].astype(np.float32)))
+        # What does not fit is verified, and rejected, again.
+        rejected = np.concatenate((self._rejected, packed[~near]))
+        self._rejected = np.sort(rejected)[: bounds.REJECTED_PAIRS]
 
-    def found(self) -> NearPairs:
+    def connect(self) -> None:
+        """Has the pairs so far count as connected, for those that are added from now on."""
+        self._nodes, self._roots = connected(self.all().pairs)
+
+    def all(self) -> NearPairs:
         """All pairs, sorted."""
-        pairs, similarity = np.concatenate(self._pairs), np.concatenate(self._similarity)
+        pairs, similarity = (np.concatenate(parts) for parts in zip(*self._near, strict=True))
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         return NearPairs(pairs[order], similarity[order])
 
-    def _verify(self, pairs: IntArray) -> npt.NDArray[np.float64]:
+    def _root_of(self, records: IntArray) -> IntArray:
+        if not len(self._nodes):
+            return records
+        at = np.minimum(np.searchsorted(self._nodes, records), len(self._nodes) - 1)
+        return np.where(self._nodes[at] == records, self._roots[at], records)
+
+    def _verify(self, pairs: IntArray, sizes: IntArray) -> npt.NDArray[np.float64]:
         """[k] similarities, of pieces with a bounded number of shingles at a time."""
         if not len(pairs):
             return np.zeros(0)
-        ends = np.cumsum(self._documents.sizes[pairs].sum(axis=1, dtype=np.int64))
-        edges = np.flatnonzero(np.diff(ends // bounds.VERIFIED_SHINGLES)) + 1
+        edges = np.flatnonzero(np.diff(np.cumsum(sizes) // bounds.VERIFIED_SHINGLES)) + 1
         pieces = itertools.pairwise([0, *edges.tolist(), len(pairs)])
         with ThreadPoolExecutor(self._threads) as pool:
             return np.concatenate(
@@ -249,8 +262,8 @@ class _VerifiedPairs:
             )
 
     def _compare(self, pairs: IntArray) -> npt.NDArray[np.float64]:
-        rows, places = np.unique(pairs, return_inverse=True)
-        return jaccard(self._documents.shingles(rows), places.reshape(-1, 2))
+        records, places = np.unique(pairs, return_inverse=True)
+        return jaccard(_shingles(self._sidecars, records), places.reshape(-1, 2))
 
 
 def _pack(pairs: IntArray) -> npt.NDArray[np.uint64]:

@@ -41,7 +41,8 @@ _BATCH_ROWS = 1 << 11  # a MiB
 def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clusters:
     """Finds the duplicates that the options ask for, and writes `workspace.clusters`.
 
-    Near duplicates are found in memory, since what connects them is known only at the end.
+    Of near duplicates only the pairs are held in memory, since what connects them is known only at
+    the end.
 
     Args:
         sidecars: All staged units.

@@ -8,10 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.dedup.text.near_duplicates import Documents
-from beam_jobs.dedup.text.normalization import fingerprints
-from beam_jobs.dedup.text.shingles import Shingles, shingles
-from beam_jobs.dedup.text.signatures import signatures
+from beam_jobs.dedup.text.near_duplicates import near_duplicates
+from benchmarks.table_sidecars import sidecars_of_texts
 
 
 @pytest.fixture
@@ -41,29 +39,14 @@ def random_texts():
 
 
 @pytest.fixture
-def documents(column):
-    """Makes what `near_pairs` takes of texts, in blocks of 7 documents."""
+def near_pairs(column, tmp_path):
+    """Finds the near duplicates among texts, in units of 7 documents."""
 
-    def make(texts):
-        sets = shingles(column(texts))
-        places = signatures(sets)
+    def run(texts, threshold, threads=1):
+        sidecars = sidecars_of_texts(column(texts), tmp_path, unit_rows=7)
+        return near_duplicates(sidecars, threshold, threads)
 
-        def some(rows):
-            parts = [sets.hashes[sets.begins[row] : sets.begins[row + 1]] for row in rows.tolist()]
-            begins = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-            return Shingles(np.concatenate(parts), begins)
-
-        heads = [
-            int.from_bytes(one[:8], "little") for one in fingerprints(column(texts)).to_pylist()
-        ]
-        return Documents(
-            np.array(heads, np.uint64),
-            np.diff(sets.begins),
-            lambda: (places[first : first + 7] for first in range(0, len(places), 7)),
-            some,
-        )
-
-    return make
+    return run
 
 
 @pytest.fixture
