@@ -404,6 +404,7 @@ class PlanIndex(Work):
         if not Build(*build).complete:
             with self._reporting_errors() as wanted:
                 if wanted:
+                    self._context.workspace.mark("commit")
                     plan = load_plan(self._context.workspace)
                     yield from index_tasks(plan.num_shards, [ShardResult(*one) for one in results])
 

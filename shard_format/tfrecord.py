@@ -104,7 +104,7 @@ def _crc_table() -> npt.NDArray[np.uint32]:
     return np.array([google_crc32c.value(data) for data in zeros], np.uint32).reshape(8, 256)
 
 
-def unframe(framed: bytes, where: str) -> bytes:
+def unframe(framed: bytes, where: object) -> bytes:
     """The payload of exactly one frame, after a check of both checksums.
 
     Args:

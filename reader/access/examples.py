@@ -41,7 +41,7 @@ class ExampleDecoder:
             images = [feature for feature in schema.features if feature.kind == "image"]
             self._image_decoders = {image.name: _image_decoder(image, where) for image in images}
 
-    def __call__(self, serialized: bytes, where: str) -> Values:
+    def __call__(self, serialized: bytes, where: object) -> Values:
         """The features of one record.
 
         Args:

@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+from typing_extensions import override
+
 from foundation import storage
 from foundation.options import check_choice
 from foundation.storage import Place, Range
@@ -111,7 +114,7 @@ class IndexedSplit:
                 f"Row {row} of the index points to shard {shard}, bytes [{offset}, "
                 f"{offset + length}), outside of the split in {self._where}. {_VERIFY}"
             )
-        where = f"{self._paths[shard]} at byte {offset} (record {self._record_id(row)!r})"
+        where = _RecordPlace(self, shard, offset, row)
         framed = self._bytes(shard, offset, length, where)
         try:
             payload = unframe(framed, where)
@@ -127,20 +130,21 @@ class IndexedSplit:
             return None
         return storage.range_of(self._paths[shard], offset, length)
 
-    def _record_id(self, row: int) -> str:
-        """For people."""
+    def place_of(self, shard: int, offset: int, row: int) -> str:
+        """Where a record is, for people."""
         try:
             ids, own = self._index.ids(row)
-            return visible(ids[own].as_py())
-        except UnicodeDecodeError:  # the index is damaged; the record may well be whole
-            return f"number {row}"
+            name = visible(ids[own].as_py())
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            name = f"number {row}"  # the index is damaged; the record may well be whole
+        return f"{self._paths[shard]} at byte {offset} (record {name!r})"
 
     def _fits(self, shard: int, offset: int, length: int) -> bool:
         if not 0 <= shard < len(self._shards):
             return False
         return 0 <= offset <= offset + length <= self._shards[shard].bytes and length >= FRAME_BYTES
 
-    def _bytes(self, shard: int, offset: int, length: int, where: str) -> bytes:
+    def _bytes(self, shard: int, offset: int, length: int, where: object) -> bytes:
         try:
             framed = self._files.read(shard, offset, length)
         except FileNotFoundError as error:
@@ -161,6 +165,20 @@ class IndexedSplit:
                 f"{_VERIFY}"
             )
         return framed
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecordPlace:
+    """Where a record is, in words that are made where a message needs them."""
+
+    split: IndexedSplit
+    shard: int
+    offset: int
+    row: int
+
+    @override
+    def __str__(self) -> str:
+        return self.split.place_of(self.shard, self.offset, self.row)
 
 
 class _Requests:

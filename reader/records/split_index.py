@@ -24,7 +24,6 @@ from foundation.storage import Place, Range, Url
 from reader.records.split_files import checked_index
 from shard_format import DamageError, Manifest, ShardInfo, ShardSetError, open_index
 from shard_format.arrow_layout import Blocks, blocks_of, column_places, footer_bytes, value_buffers
-from shard_format.index_parts import open_shard_rows
 from shard_format.shard_list import ShardList
 
 Int64Array = npt.NDArray[np.int64]
@@ -74,7 +73,11 @@ class SplitIndex(abc.ABC):
 
     @abc.abstractmethod
     def ids(self, number: int) -> tuple[pa.Array, int]:
-        """Ids of some records, and the row of one of them."""
+        """Ids of some records, and the row of one of them.
+
+        Raises:
+            pa.ArrowInvalid: The index is damaged.
+        """
 
 
 class WholeIndex(SplitIndex):
@@ -183,9 +186,16 @@ class IndexInParts(SplitIndex):
     @override
     def ids(self, number: int) -> tuple[pa.Array, int]:
         shard = int(np.searchsorted(self._ends, number, side="right"))
-        rows = open_shard_rows(self._root, self._manifest, self._split, shard)
-        begin = int(self._ends[shard] - self._records[shard])
-        return rows["record_id"].combine_chunks(), number - begin
+        part = int(np.searchsorted(self._part_ends, shard, side="right"))
+        row = number - int(self._ends[shard] - self._records[shard])
+        try:
+            file = pa.ipc.open_file(storage.open_arrow(self._place(part)))
+            ids = file.get_batch(shard - self._first_shard(part))["record_id"]
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise pa.ArrowInvalid(str(error)) from error
+        if row >= len(ids):
+            raise pa.ArrowInvalid(f"the index has {len(ids)} rows of shard {shard}")
+        return ids, row
 
     def _locate(self, names: tuple[str, ...], shards: Int64Array) -> None:
         """Finds where columns of some shards begin in their parts, as far as that is not known."""

@@ -105,7 +105,10 @@ def test_parts_are_written_by_workers(tmp_path, small_parts, monkeypatch):
     alone = load_manifest(build(tmp_path / "alone"))
     monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
     monkeypatch.delattr("beam_jobs.stages.commit.shard_set.write_index_part")
-    assert load_manifest(build(tmp_path / "spread")) == alone
+    spread = build(tmp_path / "spread")
+    assert load_manifest(spread) == alone
+    stages = json.loads((spread / naming.BUILD).read_text())["stages"]
+    assert [stage["name"] for stage in stages][-2:] == ["shard", "commit"]
 
 
 def test_a_build_again_has_nothing_to_do(large, tmp_path):

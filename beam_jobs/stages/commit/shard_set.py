@@ -74,7 +74,8 @@ def commit(
         InputError: There is another set.
     """
     options, record_type, workspace = context.options, context.record_type, context.workspace
-    workspace.mark("commit")
+    if not indexes:  # else it began with them
+        workspace.mark("commit")
     plan = load_plan(workspace)
     ledger = _ledger(summaries, plan)
     if not (ledger.kept or options.keep_empty or options.base):  # a generation may have none

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import reader
-from shard_format import UsageError
+from shard_format import UsageError, index_parts
 
 pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)]
 
@@ -148,3 +148,22 @@ def test_damage_is_an_error_and_not_a_gap(shared: str, make_set: Any, by_epoch: 
     stream = reader.load(directory, **IMAGES, epochs=1, service=shared)
     with pytest.raises(tf.errors.DataLossError):
         by_epoch(stream.dataset, stream.steps_per_epoch)
+
+
+def test_a_set_whose_index_is_in_parts(
+    shared: str,
+    write_corpus: Any,
+    begin_set: Any,
+    by_epoch: ByEpoch,
+    monkeypatch: Any,
+    tmp_path: Path,
+) -> None:
+    """The graph that workers get looks columns up in all parts."""
+    monkeypatch.setattr(index_parts, "PART_ROWS", 20)
+    source = write_corpus("images", {f"a/{number}": number for number in range(60)})
+    begin_set(source, "large", split="train=1", resize="none", num_shards=12)
+    options = {"batch_size": 6, "image_size": 8, "augment": "standard", "epochs": 1, "streams": 2}
+    local = reader.load(tmp_path / "large", **options)
+    served = reader.load(tmp_path / "large", **options, service=shared)
+    steps = local.steps_per_epoch
+    assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
