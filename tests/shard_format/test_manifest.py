@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import re
 
 import pytest
@@ -17,11 +18,14 @@ from shard_format import (
     ShardSetError,
     SplitInfo,
     UsageError,
+    file_info,
     load_manifest,
     naming,
 )
+from shard_format.manifest import IndexPart
 from shard_format.manifest import _root_hash as root_hash_of
 from shard_format.naming import parse_shard_file, shard_file
+from shard_format.shard_list import write_shard_list
 
 MANIFEST = Manifest(
     name="t",
@@ -181,3 +185,28 @@ def test_schemas_are_checked_at_birth():
         Schema("t", (Feature("a", "text", late=True), Feature("b", "text")))
     with pytest.raises(UsageError, match="unknown kind"):
         Feature("a", "video")
+
+
+def test_the_root_hash_of_a_set_in_parts_is_golden(tmp_path):
+    """It and the bytes of the list of shards must never change within format version 3."""
+    shards = [SHARD, dataclasses.replace(SHARD, file="t-train.tfrecord-00001-of-00002", records=3)]
+    (tmp_path / naming.INDEX_DIR).mkdir()
+    place = tmp_path / naming.shards_file("train")
+    write_shard_list(place, shards)
+    parts = [IndexPart(naming.index_part_file("train", number), 1) for number in range(2)]
+    files = {part.file: {"bytes": 1, "sha256": "1" * 64} for part in parts}
+    manifest = dataclasses.replace(
+        MANIFEST,
+        splits={"train": SplitInfo(shards, {}, tuple(parts))},
+        files=files | {naming.shards_file("train"): file_info(place)},
+    )
+    (tmp_path / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+    loaded = load_manifest(tmp_path)
+    assert loaded.root_hash == manifest.root_hash == GOLDEN_PARTS
+    assert list(loaded.splits["train"].shards) == shards
+    assert [shard.records for shard in loaded.splits["train"].shards[1:]] == [3]
+    assert loaded.splits["train"].shards[-1] == shards[-1]
+    assert pickle.loads(pickle.dumps(loaded)) == loaded
+
+
+GOLDEN_PARTS = "043170b2d6ff695642d22b5f08ffb57ee4eea9df19e0b024a62ba2228f6c8673"
