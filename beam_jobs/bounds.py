@@ -32,6 +32,9 @@ LEAST_PARTITION_ROWS = 1 << 16
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
 
+# Records of clusters with near duplicates that are looked up (some 400 bytes each).
+CLUSTERED_RECORDS = 1 << 17
+
 # Near duplicates of documents: those whose signatures are looked up (a KiB each), shingles that a
 # thread verifies (some 100 MiB of temporary arrays), candidates that are known to be none (128
 # MiB), pairs with records of earlier generations.

@@ -7,7 +7,7 @@ neither on the seed nor on the order of reading. Memory grows with the number of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, first_of_run, int64, run_starts
 from beam_jobs.dedup.exact import NO_PAIRS, Pairs
 
@@ -123,6 +124,26 @@ class NearPairs(NamedTuple):
 
 
 NO_NEAR_PAIRS = NearPairs(NO_PAIRS, np.zeros(0, np.float32))
+
+
+def whole_clusters(exact: Pairs, near: NearPairs) -> Iterator[tuple[Pairs, NearPairs]]:
+    """The pairs of some thousand records and more at a time, all of a cluster together.
+
+    Args:
+        exact: Pairs of exact duplicates.
+        near: Pairs of near duplicates.
+    """
+    records, roots = connected(np.concatenate([exact, near.pairs]))
+    order = np.argsort(roots, kind="stable")
+    starts = first_of_run(run_starts(roots[order]))
+    part_of = np.empty(len(records), np.int64)
+    part_of[order] = starts // bounds.CLUSTERED_RECORDS
+    exact_part, near_part = (
+        part_of[np.searchsorted(records, pairs[:, 0])] for pairs in (exact, near.pairs)
+    )
+    for part in np.unique(part_of).tolist():
+        inside = near_part == part
+        yield exact[exact_part == part], NearPairs(near.pairs[inside], near.similarity[inside])
 
 
 # What is decided about members of a cluster.

@@ -19,6 +19,7 @@ from beam_jobs.dedup.clusters import (
     NO_NEAR_PAIRS,
     Clusters,
     find_clusters,
+    whole_clusters,
 )
 from beam_jobs.dedup.exact import (
     FINGERPRINT,
@@ -52,18 +53,27 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     options, record_type, workspace = context.options, context.record_type, context.workspace
     confirm = record_type.confirm and partial(confirmed, sidecars, record_type.confirm)
     if options.dedup == "exact":
-        parts = repeated_rows(sidecars, {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}, rows)
-        clusters = sort_clusters(exact_clusters(parts, options, confirm), workspace)
-        return clusters._replace(members=read_table(workspace.clusters))
-    exact, near = NO_PAIRS, NO_NEAR_PAIRS
+        repeats = repeated_rows(sidecars, {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}, rows)
+        parts = exact_clusters(repeats, options, confirm)
+    else:
+        parts = _near_clusters(sidecars, context, confirm, rows)
+    clusters = sort_clusters(parts, workspace)
+    return clusters._replace(members=read_table(workspace.clusters))
+
+
+def _near_clusters(
+    sidecars: Sidecars, context: JobContext, confirm: Confirm | None, rows: int
+) -> Iterator[Clusters]:
+    """The clusters of exact and near duplicates, some at a time; none with --dedup off."""
+    options, exact, near = context.options, NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup == "near" and sidecars.records:
         exact = exact_pairs(sidecars, confirm, rows)
         # Of exact duplicates only the first record is compared.
-        near = record_type.near_duplicates(sidecars.without(np.unique(exact[:, 1])))
+        compared = sidecars.without(np.unique(exact[:, 1]))
+        near = context.record_type.near_duplicates(compared)
     members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
-    clusters = find_clusters(members_of, exact, near, **_rules(options))
-    write_clusters(workspace, clusters.members.schema, [clusters.members])
-    return clusters
+    for pairs in whole_clusters(exact, near):
+        yield find_clusters(members_of, *pairs, **_rules(options))
 
 
 def _rules(options: PreprocessOptions) -> dict[str, bool]:

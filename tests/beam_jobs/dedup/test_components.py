@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import components
+from beam_jobs import bounds
+from beam_jobs.dedup.clusters import NearPairs, components, whole_clusters
 
 
 def naive(count, pairs):
@@ -61,3 +63,17 @@ def test_a_long_chain_in_random_order_is_one_component():
 def test_a_star_whose_centre_comes_last_is_one_component():
     leaves = np.arange(100_000)
     assert not components(100_001, np.stack([np.full_like(leaves, 100_000), leaves], axis=1)).any()
+
+
+@given(graphs(), st.integers(1, 30))
+def test_clusters_are_not_divided(graph, most):
+    pairs = np.unique(np.sort(np.array(graph[1], np.int64).reshape(-1, 2)), axis=0)
+    exact, near = pairs[::2], NearPairs(pairs[1::2], np.ones(len(pairs[1::2]), np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "CLUSTERED_RECORDS", most)
+        parts = list(whole_clusters(exact, near))
+    seen = [np.unique(np.concatenate([exact, near.pairs])) for exact, near in parts]
+    assert len(np.concatenate([[], *seen])) == len(np.unique(pairs))
+    again = [np.concatenate([exact, near.pairs]) for exact, near in parts]
+    joined = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *again]), axis=0)
+    np.testing.assert_array_equal(joined, pairs)
