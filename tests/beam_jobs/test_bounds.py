@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 from beam_jobs import bounds
+from beam_jobs.dedup.images import candidates
+from beam_jobs.dedup.images.hash_format import BANDS
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.stages.plan import merge_levels
@@ -86,7 +88,7 @@ def built(options: Any) -> dict[str, Any]:
         (documents, 100),
         pytest.param(documents, 10_000, marks=proof),
         pytest.param(images, 100, marks=proof),
-        (images, 10_000),
+        (images, 20_000),
     ],
 )
 def test_lower_bounds_build_the_same_bytes(tmp_path, monkeypatch, make, factor):
@@ -109,11 +111,14 @@ def test_lower_bounds_build_the_same_bytes(tmp_path, monkeypatch, make, factor):
     counting(reordering.RowSorter, "_write_run")
     counting(reordering.Partitions, "_flush", lambda self: self._held_rows)
     counting(reordering.Spool, "close", lambda self: self._file is not None)
+    counting(candidates._BucketTable, "__init__")
     for name in NAMES:
         monkeypatch.setattr(bounds, name, max(1, getattr(bounds, name) // factor))
     limits = merge_levels.MergeLimits(bounds.BLOCK_BYTES, bounds.BLOCK_ROW_BYTES)
     monkeypatch.setattr(merge_levels, "LIMITS", limits)
     assert built(options) == expected
     assert spilled["Spool"]
-    if factor == 10_000 or make is documents:
+    if factor >= 10_000 or make is documents:
         assert spilled["RowSorter"] > 3 and spilled["Partitions"] > 3
+    if factor > 10_000:
+        assert spilled["_BucketTable"] > BANDS  # ranges of every band
