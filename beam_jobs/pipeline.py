@@ -406,7 +406,11 @@ class PlanIndex(Work):
                 if wanted:
                     self._context.workspace.mark("commit")
                     plan = load_plan(self._context.workspace)
-                    yield from index_tasks(plan.num_shards, [ShardResult(*one) for one in results])
+                    yield from index_tasks(
+                        plan.num_shards,
+                        [ShardResult(*one) for one in results],
+                        in_one=self._context.options.index_in_one,
+                    )
 
 
 class WriteIndex(Work):

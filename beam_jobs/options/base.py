@@ -55,6 +55,8 @@ class PreprocessOptions:
         only_items: A list of items, `fingerprints/items.arrow`, to read no others, in a repair.
         without_items: Lists of items not to read, in a replay.
         kept_out: Lists of records to keep out, `removed.txt` of the set that is built again.
+        index_in_one: Whether the index of each split is one file, in a repair of a set that was
+            built before there were parts.
     """
 
     # The job of `shardmill preprocess`, and its help.
@@ -71,6 +73,7 @@ class PreprocessOptions:
     only_items: str = ""
     without_items: tuple[str, ...] = ()
     kept_out: tuple[str, ...] = ()
+    index_in_one: bool = False
     name: str = run_option(
         "set",
         "First part of every shard's file name.",

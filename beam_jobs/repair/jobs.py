@@ -99,11 +99,19 @@ class BuildJobs:
         for values in given:
             job = _job(values, self._directory, sources)
             if job is not None and (manifest is None or _agrees(job, manifest)):
+                job = dataclasses.replace(job, index_in_one=not self._has_parts(manifest))
                 if not self._number:
                     return job
                 base = str(self._repair.directory)
                 return dataclasses.replace(job, base=base, base_generation=self._number - 1)
         return None
+
+    def _has_parts(self, manifest: Manifest | None) -> bool:
+        """Whether the build knows of parts of an index: others have one file for any split."""
+        if manifest is not None:
+            return any(split.index for split in manifest.splits.values())
+        files = storage.list_folder(self._directory / naming.INDEX_DIR)
+        return any(file.name.endswith(naming.SHARDS_SUFFIX) for file in files)
 
     def all(self, first: PreprocessOptions) -> list[PreprocessOptions]:
         """Returns the jobs that were merged into the build in order; one if nothing was merged."""

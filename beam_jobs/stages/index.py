@@ -50,19 +50,23 @@ class IndexResult(NamedTuple):
     sha256: str
 
 
-def index_tasks(splits: Iterable[str], results: Iterable[ShardResult]) -> Iterator[IndexTask]:
+def index_tasks(
+    splits: Iterable[str], results: Iterable[ShardResult], *, in_one: bool = False
+) -> Iterator[IndexTask]:
     """The parts of the index of every split, in order.
 
     Args:
         splits: Names of the splits.
         results: All shards.
+        in_one: Whether each index is one part, however large.
     """
     shards_of: dict[str, list[ShardResult]] = {split: [] for split in splits}
     for result in results:
         shards_of[result.split].append(result)
     for split, shards in shards_of.items():
         shards.sort(key=lambda result: result.shard)
-        parts = plan_parts(result.info.records for result in shards)
+        records = (result.info.records for result in shards)
+        parts = [range(len(shards))] if in_one else plan_parts(records)
         for number, own in enumerate(parts):
             is_whole = len(parts) == 1
             file = naming.index_file(split) if is_whole else naming.index_part_file(split, number)

@@ -192,6 +192,19 @@ def test_a_shard_is_repaired_by_the_part_that_has_its_rows(large):
     assert repair(large).left == [] and (large / file).read_bytes() == whole
 
 
+@pytest.mark.parametrize("lost", [["index"], ["index", naming.MANIFEST]], ids=["index", "both"])
+def test_a_large_set_of_an_earlier_version_is_repaired(lost, tmp_path, monkeypatch):
+    """It has one file for every split, and keeps it."""
+    root = build(tmp_path)
+    expected = load_manifest(root).root_hash
+    monkeypatch.setattr(index_parts, "PART_ROWS", PART_ROWS)
+    for name in lost:
+        path = root / (naming.index_file("train") if name == "index" else name)
+        path.unlink()
+    assert repair(root).left == []
+    assert load_manifest(root).root_hash == expected and verify(root)[1] == []
+
+
 def test_swapped_parts_are_named(large):
     first, second = (large / PARTS[0]).read_bytes(), (large / PARTS[1]).read_bytes()
     (large / PARTS[0]).write_bytes(second)

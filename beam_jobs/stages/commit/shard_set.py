@@ -86,7 +86,8 @@ def commit(
     schema = record_type.schema
     for feature in label_features(schema):
         schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
-    tasks = [] if indexes else index_tasks(plan.num_shards, results)
+    in_one = options.index_in_one
+    tasks = [] if indexes else index_tasks(plan.num_shards, results, in_one=in_one)
     written = [*indexes, *(write_index_part(task, context) for task in tasks)]
     splits = {
         name: _split(name, plan, results, written, record_type, workspace)

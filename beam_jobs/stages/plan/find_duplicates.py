@@ -72,8 +72,8 @@ def _near_clusters(
         compared = sidecars.without(np.unique(exact[:, 1]))
         near = context.record_type.near_duplicates(compared)
     members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
-    for pairs in whole_clusters(exact, near):
-        yield find_clusters(members_of, *pairs, **_rules(options))
+    for equal, alike in whole_clusters(exact, near):
+        yield find_clusters(members_of, equal, alike, **_rules(options))
 
 
 def _rules(options: PreprocessOptions) -> dict[str, bool]:
