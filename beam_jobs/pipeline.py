@@ -7,7 +7,7 @@ Nothing here loads Beam, whose import takes longer than many a job.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -435,7 +435,7 @@ class Commit(Work):
         build: Build,
         summaries: list[UnitSummary],
         results: list[ShardResult],
-        indexes: list[IndexResult] | None = None,
+        indexes: Sequence[IndexResult] = (),
     ) -> Iterator[str]:
         build, context = Build(*build), self._context
         # A retry finds the set complete, and the work folder removed.
@@ -444,7 +444,7 @@ class Commit(Work):
             if not is_complete(context, listing):
                 if not self._is_wanted():
                     return
-                commit(summaries, results, indexes or [], listing, build.started, context)
+                commit(summaries, results, listing, build.started, context, indexes)
             if not self._launched:
                 finish(context, rebuilt=not build.complete)
             manifest = load_manifest(context.workspace.out)

@@ -16,7 +16,7 @@ PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
     "foundation": {"boto3", "google", "hdfs_native", "obstore", "pyarrow", "typing_extensions"},
-    "shard_format": {"google_crc32c", "numpy", "pyarrow"},
+    "shard_format": {"google_crc32c", "numpy", "pyarrow", "typing_extensions"},
     "beam_jobs": {
         *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "jinja2", "markupsafe", "numpy"),
         *("orjson", "pi_heif"),

@@ -54,20 +54,20 @@ from shard_format.tfds_metadata import tfds_files
 def commit(
     summaries: Sequence[UnitSummary],
     results: Sequence[ShardResult],
-    indexes: Sequence[IndexResult],
     listing: Listing,
     started: float,
     context: JobContext,
+    indexes: Sequence[IndexResult] = (),
 ) -> Manifest:
     """Turns finished shards into a shard set.
 
     Args:
         summaries: All units.
         results: All shards.
-        indexes: The parts of all indexes where workers have written them; else it is done here.
         listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         context: The job.
+        indexes: The parts of all indexes where workers have written them; else it is done here.
 
     Raises:
         EmptySetError: Every record was rejected; nothing of the set is written then.
