@@ -2,8 +2,8 @@
 
 A bound decides what waits in a file or is taken by pieces, never what is built: a test lowers all
 of them a hundredfold and compares the bytes. They are read where they are used, as `bounds.NAME`,
-so that they can be lowered. What reads one file or one record has bounds of its own, beside it; so
-has what decides the layout of a file.
+so that they can be lowered. Bounds of one file or one record, and of the layout of a file, are
+beside the code that they bound.
 """
 
 from __future__ import annotations

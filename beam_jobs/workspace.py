@@ -269,6 +269,22 @@ def read_marker(place: Place) -> Any | None:
     return content["value"] if content.get("sha256") == _json_sha256(content["value"]) else None
 
 
+def read_planned_marker(place: Place) -> Any:
+    """The value of a marker that an earlier step of this build has written.
+
+    Raises:
+        InputError: It was damaged since.
+        FileNotFoundError: The output was removed.
+    """
+    value = read_marker(place)
+    if value is None:
+        storage.read_bytes(place)  # raises where there is none
+        raise InputError(
+            f"The plan {place} was damaged during the build. Run the same command again."
+        )
+    return value
+
+
 def _compare(place: Place, actual: str, sha256: str) -> None:
     if actual != sha256:
         raise DamageError(f"{place} is not as it was written")

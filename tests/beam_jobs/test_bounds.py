@@ -67,7 +67,7 @@ def images(folder: Path) -> Any:
 
 
 def built(options: Any) -> dict[str, Any]:
-    """The files of a new build, but for what tells of the run.
+    """The files of a new build, without those that describe the run.
 
     What later generations need has no order that matters, nor has its division into batches.
     """

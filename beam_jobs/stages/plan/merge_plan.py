@@ -27,9 +27,9 @@ from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.recipes import RecipeColumns, ShardSpec, recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_marker, write_marker
+from beam_jobs.workspace import Workspace, read_planned_marker, write_marker
 from foundation import storage
-from shard_format import InputError, naming
+from shard_format import naming
 from shard_format.keys import UInt64Array
 
 MERGE_PLAN = "merge.json"
@@ -249,14 +249,10 @@ def load_merge_plan(workspace: Workspace) -> MergePlan | None:
         InputError: It was damaged since.
     """
     place = workspace.plan / MERGE_PLAN
-    plan = read_marker(place)
-    if plan is None:
-        if storage.stat(place) is None:
-            return None
-        raise InputError(
-            f"The plan {place} was damaged during the build. Run the same command again."
-        )
-    return MergePlan(**plan)
+    try:
+        return MergePlan(**read_planned_marker(place))
+    except FileNotFoundError:
+        return None
 
 
 def merge_tasks(plan: MergePlan, level: int, runs: Sequence[MergedRun]) -> Iterator[MergeTask]:

@@ -62,7 +62,7 @@ from beam_jobs.staging.assignment import (
 from beam_jobs.staging.recipes import RecipeWriter, ShardSpec, recipe_units
 from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
+from beam_jobs.workspace import Workspace, read_batches, read_planned_marker, write_marker
 from foundation import storage
 from foundation.wording import parse_size
 from shard_format import InputError, label_column
@@ -310,14 +310,7 @@ def load_plan(workspace: Workspace) -> Plan:
         InputError: It was damaged since.
         FileNotFoundError: The output was removed.
     """
-    place = workspace.plan / "plan.json"
-    plan = read_marker(place)
-    if plan is None:
-        storage.read_bytes(place)  # raises where there is none
-        raise InputError(
-            f"The plan {place} was damaged during the build. Run the same command again."
-        )
-    return Plan(**plan)
+    return Plan(**read_planned_marker(workspace.plan / "plan.json"))
 
 
 def check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:

@@ -17,10 +17,10 @@ from beam_jobs.stages.plan.merge_levels import Merging
 from beam_jobs.staging.exchange import Exchange
 from beam_jobs.staging.reordering import Partitions, RowSorter
 from beam_jobs.staging.units import dropping_damaged
-from beam_jobs.workspace import Workspace, read_marker, write_marker
+from beam_jobs.workspace import Workspace, read_planned_marker, write_marker
 from foundation import storage
 from foundation.storage import Place
-from shard_format import InputError, frame, unframe
+from shard_format import frame, unframe
 
 
 @dataclasses.dataclass
@@ -179,14 +179,7 @@ def load_decisions(workspace: Workspace, number: int) -> Decisions:
     Raises:
         InputError: It was damaged since.
     """
-    place = _place(workspace, number)
-    decisions = read_marker(place)
-    if decisions is None:
-        storage.read_bytes(place)  # raises where there is none
-        raise InputError(
-            f"The plan {place} was damaged during the build. Run the same command again."
-        )
-    return Decisions(**decisions)
+    return Decisions(**read_planned_marker(_place(workspace, number)))
 
 
 def _place(workspace: Workspace, number: int) -> Place:
