@@ -9,7 +9,7 @@ so their sums depend neither on the order of shards nor on their number.
 
 from __future__ import annotations
 
-import itertools
+import abc
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs import bounds
 from beam_jobs.columns import Columns, IntArray, int64
@@ -79,23 +80,85 @@ def counts_of(counters: pa.Table, what: str) -> Counts:
 _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
 
 
+class Sums(abc.ABC):
+    """What is summed over the rows of an index.
+
+    Parts of an index can be summed apart, since all sums are integers: neither the parts nor their
+    order have an effect on what becomes of them.
+    """
+
+    @abc.abstractmethod
+    def add(self, rows: pa.Table) -> None:
+        """Adds rows of the index."""
+
+    @abc.abstractmethod
+    def values(self) -> Any:
+        """The sums so far, as JSON has them."""
+
+    @abc.abstractmethod
+    def merge(self, values: Any) -> None:
+        """Adds the `values` of other rows."""
+
+    @abc.abstractmethod
+    def statistics(self) -> dict[str, Any]:
+        """What the manifest says of all rows, by name."""
+
+
+class ColumnSums(Sums):
+    """Range, sum and histogram of a column of non-negative integers, without its nulls.
+
+    Args:
+        name: Name of the column.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._least, self._most, self._total = int(_EDGES[-1]), 0, 0
+        self._in_bins = np.zeros(len(_EDGES), np.int64)
+
+    @override
+    def add(self, rows: pa.Table) -> None:
+        for chunk in rows[self._name].chunks:
+            for start in range(0, len(chunk), bounds.SUMMARIZED_ROWS):
+                part = chunk.slice(start, bounds.SUMMARIZED_ROWS).drop_null()
+                if len(part):
+                    self._add(np.asarray(part.to_numpy(zero_copy_only=False), np.int64))
+
+    def _add(self, values: IntArray) -> None:
+        bins = np.searchsorted(_EDGES, values, side="right") - 1
+        self._in_bins += np.bincount(bins, minlength=len(_EDGES))
+        self._least = min(self._least, int(values.min()))
+        self._most = max(self._most, int(values.max()))
+        self._total += int(values.sum())
+
+    @override
+    def values(self) -> list[Any]:
+        return [self._least, self._most, self._total, self._in_bins.tolist()]
+
+    @override
+    def merge(self, values: list[Any]) -> None:
+        least, most, total, in_bins = values
+        self._least, self._most = min(self._least, least), max(self._most, most)
+        self._total += total
+        self._in_bins += np.array(in_bins, np.int64)
+
+    @override
+    def statistics(self) -> dict[str, Any]:
+        return {self._name: self.summary()}
+
+    def summary(self) -> dict[str, Any]:
+        """As `summarize` of all values."""
+        if not self._in_bins.any():
+            return {}
+        return _summary(self._least, self._most, self._total, self._in_bins)
+
+
 def summarize_column(columns: Columns, name: str) -> dict[str, Any]:
     """`summarize` of a column of integers, without its nulls; some rows are in memory at a time."""
-    total = number = most = 0
-    least = int(_EDGES[-1])
-    in_bins = np.zeros(len(_EDGES), np.int64)
-    for chunk in itertools.chain.from_iterable(table[name].chunks for table in columns([name])):
-        for start in range(0, len(chunk), bounds.SUMMARIZED_ROWS):
-            part = chunk.slice(start, bounds.SUMMARIZED_ROWS).drop_null()
-            if not len(part):
-                continue
-            values = np.asarray(part.to_numpy(zero_copy_only=False), np.int64)
-            bins = np.searchsorted(_EDGES, values, side="right") - 1
-            in_bins += np.bincount(bins, minlength=len(_EDGES))
-            least, most = min(least, int(values.min())), max(most, int(values.max()))
-            total += int(values.sum())
-            number += len(values)
-    return _summary(least, most, total, in_bins) if number else {}
+    sums = ColumnSums(name)
+    for table in columns([name]):
+        sums.add(table)
+    return sums.summary()
 
 
 def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any]:

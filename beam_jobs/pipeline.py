@@ -25,7 +25,13 @@ from beam_jobs.build import (
 from beam_jobs.job_context import JobContext
 from beam_jobs.progress import at_work, flush, report
 from beam_jobs.stages.commit import commit
-from beam_jobs.stages.index import IndexResult, IndexTask, index_tasks, write_index_part
+from beam_jobs.stages.commit.index import (
+    IndexResult,
+    IndexTask,
+    index_tasks,
+    write_index,
+    write_index_part,
+)
 from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
@@ -35,7 +41,6 @@ from beam_jobs.stages.plan import (
     Merging,
     ShardSpec,
     load_merge_plan,
-    load_plan,
     merge_tasks,
     merged_shards,
     merging_at,
@@ -50,7 +55,7 @@ from beam_jobs.stages.plan.spread import (
     is_spread,
     round_names,
 )
-from beam_jobs.stages.shard import ShardResult, write_shard
+from beam_jobs.stages.shard import WrittenShard, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import read_json, write_json
@@ -121,13 +126,13 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
         shards = "PlanMergedShards"
         yield Step(shards, PlanMergedShards(*job), BUILDS, tuple(known))  # ShardSpec
     written = WriteShards(*job, merging.limits)
-    yield Step("WriteShards", written, shards, spread="SpreadShards")  # ShardResult
-    known = ["StageUnits", "WriteShards"]
+    yield Step("WriteShards", written, shards, spread="SpreadShards")  # ShardDone
+    last = "WriteShards"
     if merging.max_levels:  # so large may be the index, too
         yield Step("PlanIndex", PlanIndex(*job), BUILDS, ("WriteShards",))  # IndexTask
         yield Step("WriteIndex", WriteIndex(*job), "PlanIndex", spread="SpreadIndex")  # IndexResult
-        known.append("WriteIndex")
-    yield Step("Commit", Commit(*job), BUILDS, tuple(known))  # root hash
+        last = "WriteIndex"
+    yield Step("Commit", Commit(*job), BUILDS, ("StageUnits", last))  # root hash
 
 
 def merging_of(context: JobContext, build: Build | None) -> Merging:
@@ -384,33 +389,28 @@ class PlanMergedShards(Work):
 
 
 class WriteShards(_BlockStage):
-    """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
+    """ShardSpec(split="train", shard=3, ...) in, a packed ShardDone("train", 3, 812) out."""
 
     @override
-    def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
+    def process(self, spec: ShardSpec) -> Iterator[bytes]:
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
-            result = write_shard(ShardSpec(*spec), self._context, self._block_bytes)
-            _count_shard(self._count, result)
-            yield result
+            spec = ShardSpec(*spec)
+            shard = write_shard(spec, self._context, self._block_bytes)
+            _count_shard(self._count, shard)
+            yield shard.done(spec)
 
 
 class PlanIndex(Work):
-    """A Build and all ShardResult in, an IndexTask for every part of an index out."""
+    """A Build and the ShardDone of all shards in, an IndexTask for every part of an index out."""
 
     @override
-    def process(self, build: Build, results: list[ShardResult]) -> Iterator[IndexTask]:
+    def process(self, build: Build, done: list[bytes]) -> Iterator[IndexTask]:
         if not Build(*build).complete:
             with self._reporting_errors() as wanted:
                 if wanted:
-                    self._context.workspace.mark("commit")
-                    plan = load_plan(self._context.workspace)
-                    yield from index_tasks(
-                        plan.num_shards,
-                        [ShardResult(*one) for one in results],
-                        in_one=self._context.options.index_in_one,
-                    )
+                    yield from index_tasks(done, self._context)
 
 
 class WriteIndex(Work):
@@ -424,18 +424,14 @@ class WriteIndex(Work):
 
 
 class Commit(Work):
-    """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out.
+    """A Build, all UnitSummary and all IndexResult in, the root hash of the finished set out.
 
-    All IndexResult are in, too, where the index was written by many workers.
+    Of a job that writes the index here, the ShardDone of all shards are in.
     """
 
     @override
     def process(
-        self,
-        build: Build,
-        summaries: list[UnitSummary],
-        results: list[ShardResult],
-        indexes: Sequence[IndexResult] = (),
+        self, build: Build, summaries: list[UnitSummary], last: Sequence[bytes | IndexResult]
     ) -> Iterator[str]:
         build, context = Build(*build), self._context
         # A retry finds the set complete, and the work folder removed.
@@ -444,13 +440,20 @@ class Commit(Work):
             if not is_complete(context, listing):
                 if not self._is_wanted():
                     return
-                commit(summaries, results, listing, build.started, context, indexes)
+                commit(summaries, self._parts(last), listing, build.started, context)
             if not self._launched:
                 finish(context, rebuilt=not build.complete)
             manifest = load_manifest(context.workspace.out)
             self._count("records_kept", manifest.ledger.kept)
             self._count("records_duplicate", manifest.ledger.duplicates)
             yield manifest.root_hash
+
+    def _parts(self, last: Sequence[bytes | IndexResult]) -> Iterator[IndexResult]:
+        """The parts of the index, which are written here if no step has."""
+        done = [one for one in last if isinstance(one, bytes)]
+        if len(done) == len(last):
+            return write_index(done, self._context)
+        return (IndexResult(*part) for part in last if not isinstance(part, bytes))
 
 
 def _count_unit(count: Count, unit: Unit, summary: UnitSummary) -> None:
@@ -464,11 +467,11 @@ def _count_unit(count: Count, unit: Unit, summary: UnitSummary) -> None:
             count(f"records_rejected_{reason}", records)
 
 
-def _count_shard(count: Count, result: ShardResult) -> None:
+def _count_shard(count: Count, shard: WrittenShard) -> None:
     """Counts a shard that is written now, or was before."""
-    count("shards_reused" if result.reused else "shards_written", 1)
-    count("records_written", result.info.records)
-    count("bytes_written", result.info.bytes)
+    count("shards_reused" if shard.reused else "shards_written", 1)
+    count("records_written", shard.info.records)
+    count("bytes_written", shard.info.bytes)
 
 
 def count_nothing(name: str, value: int) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from foundation.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
+    from foundation.checksums import file_info as file_info
+    from foundation.checksums import file_sha256 as file_sha256
     from foundation.errors import DamageError as DamageError
     from foundation.errors import InputError as InputError
     from foundation.errors import SetReplacedError as SetReplacedError
     from foundation.errors import ShardmillError as ShardmillError
     from foundation.errors import ShardSetError as ShardSetError
     from foundation.errors import UsageError as UsageError
-    from shard_format.checksums import file_info as file_info
-    from shard_format.checksums import file_sha256 as file_sha256
     from shard_format.damaged_records import Damage as Damage
     from shard_format.example import decode_example as decode_example
     from shard_format.example import encode_example as encode_example
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 
 # module -> the names that are imported from it when they are first used; see `lazy_names`.
 _NAMES = {
+    "foundation.checksums": "file_info file_sha256",
     "foundation.errors": (
         "DamageError InputError SetReplacedError ShardSetError ShardmillError UsageError"
     ),
-    "shard_format.checksums": "file_info file_sha256",
     "shard_format.damaged_records": "Damage",
     "shard_format.example": "decode_example encode_example encode_features finish_example",
     "shard_format.example_columns": "encode_columns finish_columns",

@@ -1,9 +1,9 @@
-"""Checksums of any file, and of the two that no root hash covers: build.json and report.html.
+"""Checksums of the two files that no root hash covers: build.json and report.html.
 
-The content of these two is not reproducible, so the manifest does not name them. Each has the
-SHA-256 of its own other bytes, and says to which manifest it belongs. A further file of checksums
-would not match after a crash between the two writes; a file that contains its checksum appears
-whole. Files of earlier versions have no checksum and pass.
+Their content is not reproducible, so the manifest does not name them. Each has the SHA-256 of its
+own other bytes, and says to which manifest it belongs. A further file of checksums would not match
+after a crash between the two writes; a file that contains its checksum appears whole. Files of
+earlier versions have no checksum and pass.
 """
 
 from __future__ import annotations
@@ -11,52 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from foundation import storage
-from foundation.storage import Place
 from shard_format.manifest import Manifest, parse_build
 from shard_format.manifest_types import WrongType
 
-OnBytes = Callable[[int], None]
-
-_BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
 _BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)
 _OWN_KEYS = {"root_hash", "manifest_sha256", "sha256"}  # of build.json
 _REPORT_SUM = re.compile(rb'(<meta name="shardmill-sha256" content=")([0-9a-f]{64})(">)')
 _REPORT_SET = re.compile(rb'<meta name="shardmill-root-hash" content="([0-9a-f]{64})">')
 _NO_SUM = "0" * 64  # in place of the checksum of a page while that is computed
-
-
-def file_sha256(place: Place, on_bytes: OnBytes = lambda size: None) -> str:
-    """SHA-256 of a file's content, in hex; `on_bytes` is called with the size of every block."""
-    digest = hashlib.sha256()
-    for block in _blocks(place):
-        digest.update(block)
-        on_bytes(len(block))
-    return digest.hexdigest()
-
-
-def file_info(place: Place) -> dict[str, Any]:
-    """Bytes and SHA-256 of a file, as a manifest has them."""
-    blocks: list[int] = []
-    digest = file_sha256(place, blocks.append)
-    return {"bytes": sum(blocks), "sha256": digest}
-
-
-def _blocks(place: Place) -> Iterator[memoryview | bytes]:
-    """The content of a file in blocks, each valid until the next one."""
-    path = storage.local_path(place)
-    if path is None:
-        with storage.open_input(place) as remote:
-            while block := remote.read(_BLOCK_BYTES):
-                yield block
-        return
-    buffer = memoryview(bytearray(_BLOCK_BYTES))  # one for all blocks, so that it stays in cache
-    with path.open("rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            yield buffer[:size]
 
 
 class CheckedBuild(NamedTuple):

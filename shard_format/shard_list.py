@@ -10,13 +10,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import override
 
 from foundation import storage
+from foundation.checksums import file_sha256
 from foundation.errors import DamageError, ShardSetError
 from foundation.storage import Place
 from shard_format.set_paths import is_in_set
@@ -160,31 +162,34 @@ class ShardList(Sequence[ShardInfo]):
 
 
 def write_shard_list(
-    place: Place, shards: Sequence[ShardInfo], *, scratch: Path | None = None
-) -> None:
-    """Writes the file of a `ShardList`, durably.
+    place: Place, shards: Iterable[ShardInfo], *, scratch: Path | None = None
+) -> ShardList:
+    """Writes the file of a `ShardList`, durably, and returns that list.
 
     Args:
         place: The file.
-        shards: Shards of the split in reading order.
+        shards: Shards of the split in reading order; some are in memory at a time.
         scratch: See `storage.create`.
     """
     import pyarrow as pa
 
+    number = records = size = 0
+    rest = iter(shards)
     with (
         storage.create_arrow(place, durable=True, scratch=scratch) as sink,
         pa.ipc.new_file(sink, _schema()) as writer,
     ):
-        for start in range(0, len(shards), _BATCH_ROWS):
-            rows = [
-                (one.file, one.records, one.bytes, bytes.fromhex(one.sha256))
-                for one in shards[start : start + _BATCH_ROWS]
-            ]
+        while some := tuple(itertools.islice(rest, _BATCH_ROWS)):
+            rows = [(one.file, one.records, one.bytes, bytes.fromhex(one.sha256)) for one in some]
             columns = [
                 pa.array(values, field.type)
                 for values, field in zip(zip(*rows, strict=True), _schema(), strict=True)
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_schema()))
+            number += len(some)
+            records += sum(one.records for one in some)
+            size += sum(one.bytes for one in some)
+    return ShardList(place, number, records, size, file_sha256(place))
 
 
 def _schema() -> pa.Schema:

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foundation import storage
+from foundation.checksums import OnBytes, file_sha256
 from foundation.errors import DamageError, ShardmillError
 from foundation.machine import usable_cores
 from foundation.storage import Place
 from shard_format import naming
-from shard_format.checksums import OnBytes, file_sha256
 from shard_format.compaction import State, note_of, read_state
 from shard_format.croissant import croissant_damages
 from shard_format.damaged_records import (

@@ -1,12 +1,11 @@
 """Mean, standard deviation and range of the channels, from exact integer sums.
 
 `count_pixels` sums over one image when it is staged; the sums are columns of the index, and
-`merge_pixels` adds them up over a split.
+`PixelSums` adds them up over a split.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -14,9 +13,11 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs import bounds
 from beam_jobs.columns import Columns
+from beam_jobs.counters import Sums
 from beam_jobs.images.decode.base import Pixels
 
 STEP = 4  # every 4th row and column: a 16th of the pixels suffices for mean and deviation
@@ -74,43 +75,86 @@ def _every_fourth(image: Pixels) -> Pixels:
     return words.view(np.uint8).reshape(len(rows), width, 4)
 
 
-def merge_pixels(columns: Columns) -> dict[str, Any]:
-    """{"count", "mean", "std", "min", "max"} over the counted pixels.
+class PixelSums(Sums):
+    """Sums over the counted pixels of images.
 
     All numbers are integers until the last division and root, so the order of the records and the
     number of shards have no effect on the result, not even on its last bit.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Of Python's integers, which have no bound.
+        self._sums, self._squares = np.zeros((2, _CHANNELS), object)
+        self._least = np.full(_CHANNELS, 255, np.uint8)
+        self._most = np.zeros(_CHANNELS, np.uint8)
+
+    @override
+    def add(self, rows: pa.Table) -> None:
+        """Adds rows with `PIXEL_FIELDS`; counts of 0 are left out."""
+        pixels = rows.select([field.name for field in PIXEL_FIELDS])
+        for batch in pixels.to_batches(max_chunksize=bounds.SUMMARIZED_ROWS):
+            batch = batch.filter(pc.greater(batch["pixel_count"], 0))
+            if batch.num_rows:
+                self._add(
+                    int(batch["pixel_count"].to_numpy().sum()),
+                    _channels(batch["pixel_sum"]).sum(axis=0),
+                    _channels(batch["pixel_sum_squares"]).sum(axis=0),
+                    _channels(batch["pixel_min"]).min(axis=0),
+                    _channels(batch["pixel_max"]).max(axis=0),
+                )
+
+    def _add(self, count: int, sums: Any, squares: Any, least: Any, most: Any) -> None:
+        self._count += count
+        self._sums += sums
+        self._squares += squares
+        self._least = np.minimum(self._least, least)
+        self._most = np.maximum(self._most, most)
+
+    @override
+    def values(self) -> list[Any]:
+        arrays = (self._sums, self._squares, self._least, self._most)
+        return [self._count, *(array.tolist() for array in arrays)]
+
+    @override
+    def merge(self, values: list[Any]) -> None:
+        count, sums, squares, least, most = values
+        extremes = (np.array(one, np.uint8) for one in (least, most))
+        self._add(count, np.array(sums, object), np.array(squares, object), *extremes)
+
+    @override
+    def statistics(self) -> dict[str, Any]:
+        return {"pixels": merged} if (merged := self.merged()) else {}
+
+    def merged(self) -> dict[str, Any]:
+        """{"count", "mean", "std", "min", "max"} over the counted pixels.
+
+        "count" is a number of pixels; the others are lists of red, green and blue in [0, 255]. The
+        deviation is that of the population. Empty if no pixel was counted.
+        """
+        count, sums, squares = self._count, self._sums, self._squares
+        if not count:
+            return {}
+        variances = (count * squares - sums * sums) / (count * count)
+        return {
+            "count": count,
+            "mean": (sums / count).tolist(),
+            "std": [math.sqrt(variance) for variance in variances],
+            "min": self._least.tolist(),
+            "max": self._most.tolist(),
+        }
+
+
+def merge_pixels(columns: Columns) -> dict[str, Any]:
+    """The result of `PixelSums`.
 
     Args:
         columns: Columns that include `PIXEL_FIELDS`, rows in any order; counts of 0 are left out.
-
-    Returns:
-        "count" is a number of pixels; the others are lists of red, green and blue in [0, 255]. The
-        deviation is that of the population. Empty if no pixel was counted.
     """
-    count = 0
-    sums, squares = np.zeros((2, _CHANNELS), object)  # of Python's integers, which have no bound
-    least, most = np.full(_CHANNELS, 255, np.uint8), np.zeros(_CHANNELS, np.uint8)
-    tables = columns([field.name for field in PIXEL_FIELDS])
-    batches = (table.to_batches(max_chunksize=bounds.SUMMARIZED_ROWS) for table in tables)
-    for batch in itertools.chain.from_iterable(batches):
-        batch = batch.filter(pc.greater(batch["pixel_count"], 0))
-        if not batch.num_rows:
-            continue
-        count += int(batch["pixel_count"].to_numpy().sum())
-        sums += _channels(batch["pixel_sum"]).sum(axis=0)
-        squares += _channels(batch["pixel_sum_squares"]).sum(axis=0)
-        least = np.minimum(least, _channels(batch["pixel_min"]).min(axis=0))
-        most = np.maximum(most, _channels(batch["pixel_max"]).max(axis=0))
-    if not count:
-        return {}
-    variances = (count * squares - sums * sums) / (count * count)
-    return {
-        "count": count,
-        "mean": (sums / count).tolist(),
-        "std": [math.sqrt(variance) for variance in variances],
-        "min": least.tolist(),
-        "max": most.tolist(),
-    }
+    sums = PixelSums()
+    for table in columns([field.name for field in PIXEL_FIELDS]):
+        sums.add(table)
+    return sums.merged()
 
 
 def _channels(column: pa.Array) -> Any:

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from beam_jobs.columns import Columns, IntArray
+from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.counters import ColumnSums, Sums
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
@@ -261,11 +262,14 @@ class RecordType(abc.ABC):
         """Further files of the set: name in the set -> path in the workspace."""
         return {}
 
-    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
-        """Further statistics of the training split for the manifest, for readers to normalize with.
+    def training_sums(self) -> list[Sums]:
+        """What is summed over the index of the training split, for readers to normalize with."""
+        return [ColumnSums(name) for name in self.summarized]
+
+    def training_statistics(self, counters: pa.Table) -> dict[str, Any]:
+        """Further statistics of the training split for the manifest.
 
         Args:
-            columns: Columns of the index of the split.
             counters: What its shards counted, see `beam_jobs.counters`.
         """
         return {}

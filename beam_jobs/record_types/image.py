@@ -16,8 +16,9 @@ import simplejpeg
 from PIL import features
 from typing_extensions import override
 
-from beam_jobs.columns import Columns, IntArray
+from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
+from beam_jobs.counters import Sums
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
@@ -29,7 +30,7 @@ from beam_jobs.images.filters import check_image, filter_options
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.perceptual_hash import perceptual_hashes, thumbnail_of
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
-from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
+from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, PixelSums, count_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
 from beam_jobs.record_types.base import (
@@ -197,10 +198,10 @@ class ImageRecords(SingleRecords):
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_earlier_ones(sidecars, records, stored, threshold, workers)
 
-    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
-        """Mean, standard deviation and range of the channels."""
-        pixels = merge_pixels(columns)
-        return {"pixels": pixels} if pixels else {}
+    @override
+    def training_sums(self) -> list[Sums]:
+        """As of all records, and mean, standard deviation and range of the channels."""
+        return [*super().training_sums(), PixelSums()]
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
         """A small JPEG."""

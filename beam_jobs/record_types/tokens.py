@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from beam_jobs.columns import Columns
 from beam_jobs.counters import counts_of, summarize
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_trained
@@ -144,7 +143,8 @@ class TokenRecords(TextRecords):
             else {}
         )
 
-    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
+    @override
+    def training_statistics(self, counters: pa.Table) -> dict[str, Any]:
         """Tokens, the use of the vocabulary, and how documents fill sequences."""
         counted = {name: summarize(*counts_of(counters, name)) for name in self._counted}
         packing = packing_statistics(counters) if self._options.pack is not None else {}

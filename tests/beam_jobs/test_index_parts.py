@@ -104,7 +104,7 @@ def test_parts_are_written_by_workers(tmp_path, small_parts, monkeypatch):
     """A job that may merge has steps for the index, and writes the same bytes."""
     alone = load_manifest(build(tmp_path / "alone"))
     monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
-    monkeypatch.delattr("beam_jobs.stages.commit.shard_set.write_index_part")
+    monkeypatch.delattr("beam_jobs.pipeline.write_index")
     spread = build(tmp_path / "spread")
     assert load_manifest(spread) == alone
     stages = json.loads((spread / naming.BUILD).read_text())["stages"]

@@ -197,6 +197,7 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     """What the pipeline does, in this thread; the workspace."""
     from beam_jobs.job_context import JobContext
     from beam_jobs.stages.commit import commit
+    from beam_jobs.stages.commit.index import write_index
     from beam_jobs.stages.list import list_corpus, read_units, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
@@ -206,8 +207,8 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     job.workspace.create()
     listing = list_corpus(job)
     summaries = [stage_unit(unit, job) for unit in read_units(job.workspace)]
-    results = [write_shard(spec, job) for spec in plan_shards(summaries, job)]
-    commit(summaries, results, listing, time.time(), job)
+    results = [write_shard(spec, job).done(spec) for spec in plan_shards(summaries, job)]
+    commit(summaries, write_index(results, job), listing, time.time(), job)
     return job.workspace
 
 

@@ -7,42 +7,39 @@ writes the same bytes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beam_jobs.columns import Columns
+import pyarrow as pa
+
 from beam_jobs.counters import sum_counters
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
-from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import corpus_warnings, staging_notes, write_build_info
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
+from beam_jobs.stages.commit.index import IndexResult, read_notes
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
-from beam_jobs.stages.commit.statistics import split_statistics
-from beam_jobs.stages.index import IndexResult, index_tasks, write_index_part
+from beam_jobs.stages.commit.statistics import SplitSums
 from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
-from beam_jobs.stages.shard import ShardResult, read_counters
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.removed import read_planned, removed_before
 from beam_jobs.staging.seen_items import write_seen_items
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_batches
+from beam_jobs.workspace import Workspace
 from foundation import storage
-from foundation.storage import Place
 from shard_format import (
     InputError,
     Ledger,
     Manifest,
+    ShardInfo,
     SplitInfo,
     file_info,
     naming,
-    open_index,
 )
 from shard_format.croissant import write_croissant
 from shard_format.manifest import IndexPart
@@ -53,44 +50,37 @@ from shard_format.tfds_metadata import tfds_files
 
 def commit(
     summaries: Sequence[UnitSummary],
-    results: Sequence[ShardResult],
+    parts: Iterable[IndexResult],
     listing: Listing,
     started: float,
     context: JobContext,
-    indexes: Sequence[IndexResult] = (),
 ) -> Manifest:
     """Turns finished shards into a shard set.
 
     Args:
         summaries: All units.
-        results: All shards.
+        parts: The parts of all indexes, which may be written as they are taken.
         listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         context: The job.
-        indexes: The parts of all indexes where workers have written them; else it is done here.
 
     Raises:
         EmptySetError: Every record was rejected; nothing of the set is written then.
         InputError: There is another set.
     """
     options, record_type, workspace = context.options, context.record_type, context.workspace
-    if not indexes:  # else it began with them
-        workspace.mark("commit")
     plan = load_plan(workspace)
     ledger = _ledger(summaries, plan)
     if not (ledger.kept or options.keep_empty or options.base):  # a generation may have none
         raise nothing_kept(ledger, summaries, workspace)
-    to_index = sum(result.info.records for result in results)
     left_out = sum(summary.read - summary.kept for summary in summaries)
-    report(workspace.progress, "commit", total=to_index + left_out)
+    report(workspace.progress, "commit", total=left_out)
     schema = record_type.schema
     for feature in label_features(schema):
         schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
-    in_one = options.index_in_one
-    tasks = [] if indexes else index_tasks(plan.num_shards, results, in_one=in_one)
-    written = [*indexes, *(write_index_part(task, context) for task in tasks)]
+    written = list(parts)
     splits = {
-        name: _split(name, plan, results, written, record_type, workspace)
+        name: _split(name, plan, [one for one in written if one.split == name], context)
         for name in plan.num_shards
     }
     contents = tfds_files(options.name, schema, splits)
@@ -170,40 +160,31 @@ def _write_removed(
     return names if any(removed) else []
 
 
-def _split(
-    split: str,
-    plan: Plan,
-    results: Sequence[ShardResult],
-    indexes: Sequence[IndexResult],
-    record_type: RecordType,
-    workspace: Workspace,
-) -> SplitInfo:
+def _split(split: str, plan: Plan, parts: Sequence[IndexResult], context: JobContext) -> SplitInfo:
     """The shards of one split, the parts of its index, and its statistics."""
-    own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
-    parts = sorted((one for one in indexes if one.split == split), key=lambda one: one.file)
-    shards = tuple(result.info for result in own)
+    workspace, training = context.workspace, split == plan.training
+    sums = SplitSums(plan.class_names, context.record_type, training=training)
+    parts = sorted(parts, key=lambda part: part.file)
+    counted: list[pa.Table] = []
+
+    def shards() -> Iterator[ShardInfo]:
+        for part in parts:
+            notes = read_notes(workspace, part)
+            sums.merge(notes.sums)
+            counted[:] = [sum_counters([*counted, notes.counters])]
+            yield from notes.shards
+
+    infos: Sequence[ShardInfo]
     if len(parts) > 1:
         place = workspace.out / naming.shards_file(split)
-        write_shard_list(place, shards, scratch=workspace.scratch_of(place))
-    training = split == plan.training
-    counted = (read_counters(result, workspace) for result in own if training)
-    counters = sum_counters(table for table in counted if table is not None)
-    columns = _columns_of([workspace.out / part.file for part in parts])
+        infos = write_shard_list(place, shards(), scratch=workspace.scratch_of(place))
+    else:
+        infos = tuple(shards())
     return SplitInfo(
-        shards,
-        split_statistics(columns, counters, plan.class_names, record_type, training=training),
+        infos,
+        sums.with_counters(counted[0]) if training else sums.statistics(),
         tuple(IndexPart(part.file, part.shards) for part in parts) if len(parts) > 1 else (),
     )
-
-
-def _columns_of(parts: Sequence[Place]) -> Columns:
-    """The columns of an index; of local files not mapped, since what was read would stay."""
-    if storage.local_path(parts[0]) is not None:
-        return lambda names: chain.from_iterable(read_batches(part, names) for part in parts)
-    if len(parts) == 1:  # it is small, and there are several requests for its columns
-        table = open_index(parts[0])
-        return lambda names: [table.select(names)]
-    return lambda names: (open_index(part).select(names) for part in parts)
 
 
 def _write(workspace: Workspace, name: str, content: bytes) -> None:

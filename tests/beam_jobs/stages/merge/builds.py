@@ -8,6 +8,7 @@ from unittest import mock
 
 from beam_jobs.job_context import JobContext
 from beam_jobs.stages.commit import commit
+from beam_jobs.stages.commit.index import write_index
 from beam_jobs.stages.list import list_corpus, read_units, resolve_options
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import load_merge_plan, merge_tasks, merged_shards, plan_shards
@@ -99,11 +100,18 @@ class Build:
         return runs
 
     def shard(self, plan, runs):
-        specs = merged_shards(plan, runs) if plan else self.specs
-        return [write_shard(spec, self.job, self.block) for spec in specs]
+        self.specs = list(merged_shards(plan, runs)) if plan else self.specs
+        return [write_shard(spec, self.job, self.block) for spec in self.specs]
 
     def commit(self, results):
-        commit(self.summaries, results, self.listing, time.time(), self.job)
+        done = [shard.done(spec) for spec, shard in zip(self.specs, results, strict=True)]
+        commit(
+            self.summaries,
+            write_index(done, self.job),
+            self.listing,
+            time.time(),
+            self.job,
+        )
         self.workspace.remove()
 
     def run(self):
