@@ -7,7 +7,7 @@ Nothing here loads Beam, whose import takes longer than many a job.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -25,13 +25,16 @@ from beam_jobs.build import (
 from beam_jobs.job_context import JobContext
 from beam_jobs.progress import at_work, flush, report
 from beam_jobs.stages.commit import commit
-from beam_jobs.stages.commit.index import (
-    IndexResult,
-    IndexTask,
-    index_tasks,
-    write_index,
-    write_index_part,
+from beam_jobs.stages.commit.index import write_index
+from beam_jobs.stages.commit.parts import (
+    PartResult,
+    PartTask,
+    part_tasks,
+    write_part,
+    written_parts,
 )
+from beam_jobs.stages.commit.quarantine_parts import RejectTask, measure_rejects, reject_tasks
+from beam_jobs.stages.commit.shard_set import WrittenParts
 from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
@@ -128,11 +131,17 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
     written = WriteShards(*job, merging.limits)
     yield Step("WriteShards", written, shards, spread="SpreadShards")  # ShardDone
     last = "WriteShards"
-    if merging.max_levels:  # so large may be the index, too
-        yield Step("PlanIndex", PlanIndex(*job), BUILDS, ("WriteShards",))  # IndexTask
-        yield Step("WriteIndex", WriteIndex(*job), "PlanIndex", spread="SpreadIndex")  # IndexResult
-        last = "WriteIndex"
-    yield Step("Commit", Commit(*job), BUILDS, ("StageUnits", last))  # root hash
+    if merging.max_levels:  # so large may be the files of the set, too
+        known = [last]
+        if merging.ranges > 1:
+            yield Step("PlanRejects", PlanRejects(*job, merging), BUILDS, ("StageUnits",))
+            rejects = ReadRejects(*job)
+            yield Step("ReadRejects", rejects, "PlanRejects", spread="SpreadRejects")  # int
+            known.append("ReadRejects")
+        yield Step("PlanParts", PlanParts(*job), BUILDS, tuple(known))  # PartTask
+        yield Step("WriteParts", WriteParts(*job), "PlanParts", spread="SpreadParts")  # PartResult
+        last = "WriteParts"
+    yield Step("Commit", Commit(*job, merging), BUILDS, ("StageUnits", last))  # root hash
 
 
 def merging_of(context: JobContext, build: Build | None) -> Merging:
@@ -257,8 +266,8 @@ class StageUnits(Work):
             yield summary
 
 
-class _Planning(Work):
-    """A stage that plans."""
+class _ScaledWork(Work):
+    """Work that depends on how large the corpus is."""
 
     def __init__(self, context: JobContext, launched: bool, merging: Merging) -> None:
         super().__init__(context, launched)
@@ -270,7 +279,7 @@ class _Planning(Work):
         report(self._context.workspace.progress, "plan")  # nothing is counted for some time
 
 
-class BeginRound(_Planning):
+class BeginRound(_ScaledWork):
     """A Build and all that was made before in, a RangeTask for each range out.
 
     Before the first round these are UnitSummary, then the RangeResult of the round before. None are
@@ -292,7 +301,7 @@ class BeginRound(_Planning):
                 yield from begin_rounds(before, *job)
 
 
-class DoRound(_Planning):
+class DoRound(_ScaledWork):
     """RangeTask(round=2, number=17) in, RangeResult(round=2, number=17, ...) out."""
 
     @override
@@ -302,7 +311,7 @@ class DoRound(_Planning):
                 yield do_round(RangeTask(*task), self._context, self._merging)
 
 
-class PlanShards(_Planning):
+class PlanShards(_ScaledWork):
     """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge.
 
     Of a job that is planned in rounds, the RangeResult of the last one are in, too.
@@ -402,37 +411,62 @@ class WriteShards(_BlockStage):
             yield shard.done(spec)
 
 
-class PlanIndex(Work):
-    """A Build and the ShardDone of all shards in, an IndexTask for every part of an index out."""
+class PlanRejects(_ScaledWork):
+    """A Build and all UnitSummary in, a RejectTask for every range of units out."""
 
     @override
-    def process(self, build: Build, done: list[bytes]) -> Iterator[IndexTask]:
+    def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[RejectTask]:
         if not Build(*build).complete:
             with self._reporting_errors() as wanted:
                 if wanted:
-                    yield from index_tasks(done, self._context)
+                    workspace = self._context.workspace
+                    yield from reject_tasks(summaries, workspace, self._merging.ranges)
 
 
-class WriteIndex(Work):
-    """IndexTask("train", "index/train-00003.arrow", ...) in, IndexResult(bytes=..., ...) out."""
+class ReadRejects(Work):
+    """RejectTask(number=17, units=[...]) in, its number out."""
 
     @override
-    def process(self, task: IndexTask) -> Iterator[IndexResult]:
+    def process(self, task: RejectTask) -> Iterator[int]:
         with self._reporting_errors() as wanted:
             if wanted:
-                yield write_index_part(IndexTask(*task), self._context)
+                yield measure_rejects(RejectTask(*task), self._context)
 
 
-class Commit(Work):
-    """A Build, all UnitSummary and all IndexResult in, the root hash of the finished set out.
+class PlanParts(Work):
+    """A Build and the ShardDone of all shards in, a PartTask for every part of a file out.
+
+    Of a large corpus, the numbers of all RejectTask are in, too.
+    """
+
+    @override
+    def process(
+        self, build: Build, done: list[bytes], measured: list[int] | None = None
+    ) -> Iterator[PartTask]:
+        if not Build(*build).complete:
+            with self._reporting_errors() as wanted:
+                if wanted:
+                    yield from part_tasks(done, measured, self._context)
+
+
+class WriteParts(Work):
+    """PartTask("index", ("train", ...)) in, PartResult("index", (..., bytes=..., ...)) out."""
+
+    @override
+    def process(self, task: PartTask) -> Iterator[PartResult]:
+        with self._reporting_errors() as wanted:
+            if wanted:
+                yield write_part(PartTask(*task), self._context)
+
+
+class Commit(_ScaledWork):
+    """A Build, all UnitSummary and all PartResult in, the root hash of the finished set out.
 
     Of a job that writes the index here, the ShardDone of all shards are in.
     """
 
     @override
-    def process(
-        self, build: Build, summaries: list[UnitSummary], last: Sequence[bytes | IndexResult]
-    ) -> Iterator[str]:
+    def process(self, build: Build, summaries: list[UnitSummary], last: list[Any]) -> Iterator[str]:
         build, context = Build(*build), self._context
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):
@@ -448,12 +482,12 @@ class Commit(Work):
             self._count("records_duplicate", manifest.ledger.duplicates)
             yield manifest.root_hash
 
-    def _parts(self, last: Sequence[bytes | IndexResult]) -> Iterator[IndexResult]:
-        """The parts of the index, which are written here if no step has."""
-        done = [one for one in last if isinstance(one, bytes)]
-        if len(done) == len(last):
-            return write_index(done, self._context)
-        return (IndexResult(*part) for part in last if not isinstance(part, bytes))
+    def _parts(self, last: list[Any]) -> WrittenParts:
+        """What the steps before have written; else what is written here."""
+        if not self._merging.max_levels:
+            return WrittenParts(write_index(last, self._context))
+        results = [PartResult(*one) for one in last]
+        return written_parts(results, quarantine=self._merging.ranges > 1)
 
 
 def _count_unit(count: Count, unit: Unit, summary: UnitSummary) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_splits
+from beam_jobs.stages.plan import merge_levels
 from foundation.wording import parse_size
-from shard_format import InputError, UsageError, verify
+from shard_format import InputError, UsageError, load_manifest, verify
 
 
 def quarantine(out):
@@ -62,8 +63,8 @@ def test_quarantine_in_many_parts(make_images, build, tmp_path, monkeypatch):
         originals[name] = b"broken" * number
         (corpus / name).write_bytes(originals[name])
     build(corpus, "one", source="class-folders")
-    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._PART_BYTES", 400)
-    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._GROUP_BYTES", 150)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine.PART_BYTES", 400)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine.GROUP_BYTES", 150)
     build(corpus, "many", unit_size="200B", source="class-folders")
     assert len(list((tmp_path / "many" / "quarantine").iterdir())) > 3
     rows = quarantine(tmp_path / "many")
@@ -71,6 +72,18 @@ def test_quarantine_in_many_parts(make_images, build, tmp_path, monkeypatch):
     assert {row["record_id"]: row["bytes"] for row in rows} == originals
     assert [row["record_id"] for row in rows] == sorted(originals)
     assert verify(tmp_path / "many")[1] == []
+    # Workers write the parts of a large corpus, whatever their units are.
+    monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
+    monkeypatch.setattr(merge_levels, "RANGE_BYTES", 1 << 10)
+    monkeypatch.delattr("beam_jobs.stages.commit.shard_set.write_quarantine")
+    for unit_size in ("200B", "2KB"):
+        build(corpus, "spread", unit_size=unit_size, source="class-folders", overwrite=True)
+        assert load_manifest(tmp_path / "spread") == load_manifest(tmp_path / "many")
+        assert verify(tmp_path / "spread")[1] == []
+    removed = ["class0/broken07.jpg", "class0/000.jpg"]
+    (tmp_path / "removed.txt").write_text("\n".join(removed))
+    build(corpus, "less", source="class-folders", exclude_ids=str(tmp_path / "removed.txt"))
+    assert quarantine(tmp_path / "less") == [row for row in rows if row["record_id"] not in removed]
 
 
 def test_odd_names_are_names(make_images, build, tmp_path):

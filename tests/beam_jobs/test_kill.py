@@ -198,6 +198,7 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     from beam_jobs.job_context import JobContext
     from beam_jobs.stages.commit import commit
     from beam_jobs.stages.commit.index import write_index
+    from beam_jobs.stages.commit.shard_set import WrittenParts
     from beam_jobs.stages.list import list_corpus, read_units, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
@@ -208,7 +209,7 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     listing = list_corpus(job)
     summaries = [stage_unit(unit, job) for unit in read_units(job.workspace)]
     results = [write_shard(spec, job).done(spec) for spec in plan_shards(summaries, job)]
-    commit(summaries, write_index(results, job), listing, time.time(), job)
+    commit(summaries, WrittenParts(write_index(results, job)), listing, time.time(), job)
     return job.workspace
 
 

@@ -11,16 +11,16 @@ import pytest
 # The files and functions of the product that a way may enter: a little more than it does. Who makes
 # a way shorter lowers its limit.
 LIMITS = {
-    "images job": (108, 762),  # aim: 75 files
+    "images job": (109, 790),  # aim: 75 files
     "images job, stage": (41, 180),  # aim: 30
     "images job, plan": (37, 170),  # aim: 25
-    "images job, shard": (23, 118),  # aim: 22
-    "images job, commit": (51, 232),  # aim: 30
-    "text job": (120, 818),  # aim: 85
+    "images job, shard": (22, 119),  # aim: 22
+    "images job, commit": (52, 259),  # aim: 30
+    "text job": (121, 838),  # aim: 85
     "text job, stage": (54, 235),  # aim: 40
     "text job, plan": (37, 175),  # aim: 25
-    "text job, shard": (24, 119),  # aim: 22
-    "text job, commit": (56, 240),  # aim: 30
+    "text job, shard": (23, 120),  # aim: 22
+    "text job, commit": (57, 261),  # aim: 30
     "images first batch": (39, 226),  # aim: 26
     "text first batch": (31, 182),  # aim: 22
 }

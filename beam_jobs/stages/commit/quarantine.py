@@ -21,8 +21,8 @@ from shard_format import naming
 from shard_format.dropped import QUARANTINE_SCHEMA
 from shard_format.removed_records import RemovedRecords
 
-_PART_BYTES = 64 << 20  # 64 MiB of originals per file
-_GROUP_BYTES = 4 << 20  # 4 MiB per row group, which is held in memory
+PART_BYTES = 64 << 20  # 64 MiB of originals per file
+GROUP_BYTES = 4 << 20  # 4 MiB per row group, which is held in memory
 # Images are compressed already, and no two of them are equal.
 _WRITER_OPTIONS: dict[str, Any] = {
     "use_dictionary": ["label", "stage", "reason"],
@@ -68,24 +68,24 @@ def write_parts(workspace: Workspace, rows: Iterator[pa.RecordBatch]) -> list[st
             storage.make_folder(folder)
             name = naming.quarantine_file(len(written))
             with workspace.write_arrow(workspace.out / name, durable=True) as sink:
-                first = _write_part(sink, first, rows)
+                first = write_part(sink, first, rows)
             written.append(name)
     return written
 
 
-def _write_part(
+def write_part(
     sink: pa.NativeFile, row: pa.RecordBatch | None, rows: Iterator[pa.RecordBatch]
 ) -> pa.RecordBatch | None:
     """Writes `row`, then others until the part is full; returns the first row of the next part."""
     part_bytes = 0
     with pq.ParquetWriter(sink, QUARANTINE_SCHEMA, **_WRITER_OPTIONS) as writer:
-        while row is not None and part_bytes < _PART_BYTES:
+        while row is not None and part_bytes < PART_BYTES:
             group: list[pa.RecordBatch] = []
             group_bytes = 0
-            while row is not None and group_bytes < _GROUP_BYTES:
+            while row is not None and group_bytes < GROUP_BYTES:
                 group.append(row)
                 group_bytes += row.nbytes
-                row = next(rows, None) if group_bytes < _GROUP_BYTES else None
+                row = next(rows, None) if group_bytes < GROUP_BYTES else None
             writer.write_table(pa.Table.from_batches(group, QUARANTINE_SCHEMA))
             part_bytes += group_bytes
             group.clear()  # free them before the next row is read
@@ -97,12 +97,30 @@ def _rejects(
     workspace: Workspace, rejected: Mapping[str, UnitSummary], removed: RemovedRecords
 ) -> Iterator[pa.RecordBatch]:
     for unit in read_units(workspace):
-        if unit.key not in rejected:
-            continue
-        place = unit_files(workspace, unit.key)["rejects"]
-        with dropping_damaged(partial(forget_unit, workspace, unit.key)):
-            workspace.check_file(place, rejected[unit.key].sha256.get("rejects", ""))
-        for row in read_rejects(place):
-            report(workspace.progress, "commit", 1)
-            if not removed.ids or not removed.has_id(row["record_id"][0].as_py()):
+        if unit.key in rejected:
+            sha256 = rejected[unit.key].sha256.get("rejects", "")
+            for row in rejects_of(workspace, unit.key, sha256, removed):
+                report(workspace.progress, "commit", 1)
                 yield row
+
+
+def rejects_of(
+    workspace: Workspace, key: str, sha256: str, removed: RemovedRecords
+) -> Iterator[pa.RecordBatch]:
+    """The rows that a unit has in the quarantine, one by one.
+
+    Args:
+        workspace: The build.
+        key: The unit.
+        sha256: Checksum of its rejections.
+        removed: The records that the set keeps out.
+
+    Raises:
+        InputError: The rejections are damaged, and the unit is staged again by the next build.
+    """
+    place = unit_files(workspace, key)["rejects"]
+    with dropping_damaged(partial(forget_unit, workspace, key)):
+        workspace.check_file(place, sha256)
+    for row in read_rejects(place):
+        if not removed.ids or not removed.has_id(row["record_id"][0].as_py()):
+            yield row

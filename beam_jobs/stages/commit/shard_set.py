@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -48,9 +49,35 @@ from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
 
+class WrittenFile(NamedTuple):
+    """A file of the set that a worker has written.
+
+    Attributes:
+        file: Its name, relative to the set.
+        bytes: Its size.
+        sha256: Its SHA-256, in hex.
+    """
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+class WrittenParts(NamedTuple):
+    """Parts of the set that are written before the commit, or as it takes them.
+
+    Attributes:
+        indexes: The parts of the index of every split.
+        quarantine: Those of the quarantine; None if the commit writes it.
+    """
+
+    indexes: Iterable[IndexResult]
+    quarantine: list[WrittenFile] | None = None
+
+
 def commit(
     summaries: Sequence[UnitSummary],
-    parts: Iterable[IndexResult],
+    parts: WrittenParts,
     listing: Listing,
     started: float,
     context: JobContext,
@@ -59,7 +86,7 @@ def commit(
 
     Args:
         summaries: All units.
-        parts: The parts of all indexes, which may be written as they are taken.
+        parts: What workers have written, or write as it is taken.
         listing: Listing of the corpus.
         started: When the build began, in seconds since the epoch.
         context: The job.
@@ -73,12 +100,13 @@ def commit(
     ledger = _ledger(summaries, plan)
     if not (ledger.kept or options.keep_empty or options.base):  # a generation may have none
         raise nothing_kept(ledger, summaries, workspace)
-    left_out = sum(summary.read - summary.kept for summary in summaries)
-    report(workspace.progress, "commit", total=left_out)
+    if parts.quarantine is None:
+        left_out = sum(summary.read - summary.kept for summary in summaries)
+        report(workspace.progress, "commit", total=left_out)
     schema = record_type.schema
     for feature in label_features(schema):
         schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
-    written = list(parts)
+    written = list(parts.indexes)
     splits = {
         name: _split(name, plan, [one for one in written if one.split == name], context)
         for name in plan.num_shards
@@ -92,7 +120,8 @@ def commit(
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     removed = read_planned(workspace)
-    files += write_quarantine(workspace, summaries, removed)
+    if parts.quarantine is None:
+        files += write_quarantine(workspace, summaries, removed)
     files += _write_removed(workspace, removed, options)
     fingerprints = write_fingerprints(context, sidecars, list(plan.num_shards), removed)
     fingerprints |= {} if options.no_fingerprints else write_seen_items(workspace, summaries)
@@ -103,7 +132,10 @@ def commit(
         ledger=ledger,
         config=options.config() | record_type.config() | plan.settled,
         files={name: file_info(workspace.out / name) for name in files}
-        | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in written},
+        | {
+            one.file: {"bytes": one.bytes, "sha256": one.sha256}
+            for one in (*written, *(parts.quarantine or ()))
+        },
     )
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
@@ -227,6 +259,8 @@ def _present(workspace: Workspace) -> Iterator[str]:
     for entry in storage.list_folder(workspace.out):
         if naming.parse_shard_file(entry.name) or entry.name.endswith(naming.LABELS_SUFFIX):
             yield entry.name
-    for entry in storage.list_folder(workspace.out / naming.INDEX_DIR):
-        yield f"{naming.INDEX_DIR}/{entry.name}"
+    for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR):
+        if storage.is_folder(workspace.out / folder):  # there may be no quarantine
+            for entry in storage.list_folder(workspace.out / folder):
+                yield f"{folder}/{entry.name}"
     yield from (naming.DUPLICATES, *naming.TOKENIZERS.values())

@@ -9,6 +9,7 @@ from unittest import mock
 from beam_jobs.job_context import JobContext
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.commit.index import write_index
+from beam_jobs.stages.commit.shard_set import WrittenParts
 from beam_jobs.stages.list import list_corpus, read_units, resolve_options
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import load_merge_plan, merge_tasks, merged_shards, plan_shards
@@ -107,7 +108,7 @@ class Build:
         done = [shard.done(spec) for spec, shard in zip(self.specs, results, strict=True)]
         commit(
             self.summaries,
-            write_index(done, self.job),
+            WrittenParts(write_index(done, self.job)),
             self.listing,
             time.time(),
             self.job,

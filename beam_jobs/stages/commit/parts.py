@@ -1,0 +1,86 @@
+"""What workers write before the commit of a large corpus: parts of the index and the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_jobs.job_context import JobContext
+from beam_jobs.stages.commit.index import (
+    IndexResult,
+    IndexTask,
+    index_tasks,
+    write_index_part,
+)
+from beam_jobs.stages.commit.quarantine_parts import (
+    QuarantineTask,
+    quarantine_tasks,
+    write_quarantine_part,
+)
+from beam_jobs.stages.commit.shard_set import WrittenFile, WrittenParts
+
+_INDEX, _QUARANTINE = "index", "quarantine"
+
+
+class PartTask(NamedTuple):
+    """A part to write.
+
+    Attributes:
+        kind: What it is a part of.
+        values: Those of the task of this kind, a tuple.
+    """
+
+    kind: str
+    values: Any
+
+
+class PartResult(NamedTuple):
+    """A part that is written.
+
+    Attributes:
+        kind: What it is a part of.
+        values: Those of an IndexResult, or of a WrittenFile.
+    """
+
+    kind: str
+    values: Any
+
+
+def part_tasks(
+    done: Iterable[bytes], measured: Iterable[int] | None, context: JobContext
+) -> Iterator[PartTask]:
+    """All parts to write.
+
+    Args:
+        done: All shards, see `ShardDone`.
+        measured: The tasks that have measured the quarantine; None if the commit writes it.
+        context: The job.
+    """
+    for index in index_tasks(done, context):
+        yield PartTask(_INDEX, index)
+    for quarantine in quarantine_tasks(measured, context) if measured is not None else ():
+        yield PartTask(_QUARANTINE, quarantine)
+
+
+def write_part(task: PartTask, context: JobContext) -> PartResult:
+    """Writes a part.
+
+    Raises:
+        InputError: What it is made of is damaged.
+    """
+    if task.kind == _INDEX:
+        return PartResult(_INDEX, write_index_part(IndexTask(*task.values), context))
+    part = write_quarantine_part(QuarantineTask(*task.values), context)
+    return PartResult(_QUARANTINE, part)
+
+
+def written_parts(results: Sequence[PartResult], *, quarantine: bool) -> WrittenParts:
+    """The parts that workers have written.
+
+    Args:
+        results: What `write_part` returned.
+        quarantine: Whether the quarantine is among them, which may be empty.
+    """
+    index = [IndexResult(*one.values) for one in results if one.kind == _INDEX]
+    files = [WrittenFile(*one.values) for one in results if one.kind == _QUARANTINE]
+    return WrittenParts(index, files if quarantine else None)
