@@ -153,7 +153,11 @@ def _names(base: Place, new: Manifest) -> list[str]:
 
 def _unnamed(base: Place, new: Manifest) -> list[str]:
     """Returns the files of the new set that its manifest does not name."""
-    tables = map(naming.table_file, new.splits)
+    tables = (
+        file
+        for split, info in new.splits.items()
+        for file in naming.table_files(split, len(info.index))
+    )
     names = (naming.BUILD, naming.CROISSANT, *tables, *naming.FINGERPRINT_FILES)
     return [name for name in names if storage.stat(target_of(base) / name) is not None]
 

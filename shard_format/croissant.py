@@ -3,6 +3,8 @@
 Croissant (https://docs.mlcommons.org/croissant) has no TFRecord, so its records are the rows of
 tables, `index/SPLIT.parquet`: the columns of the index that a table of plain values can have, with
 the file name of the shard and the names of the classes. The shards are listed with their checksums.
+Of a large split, each part of the index has a table, and the shards are a pattern and the file that
+lists them.
 
 Both are functions of the manifest and the index, and the manifest does not name them: a set has the
 same root hash with and without them.
@@ -17,19 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.damaged_records import Damage
 from shard_format.index import label_column, open_index
-from shard_format.manifest import Manifest, ShardInfo
+from shard_format.manifest import Manifest
 from shard_format.schema import Feature
 
-Tables = Mapping[str, Mapping[str, Any]]  # split -> bytes, sha256, md5, columns of its table
+# split -> bytes, sha256, md5 and columns of each of its tables
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _TFRECORD = "application/x-tfrecord"
 _PARQUET = "application/x-parquet"
+_ARROW = "application/vnd.apache.arrow.file"
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 _NOT_SHOWN = ("key", "fingerprint")
 # The terms of Croissant in the context of version 1.0, as mlcroissant writes it.
@@ -54,35 +59,60 @@ _CONTEXT: dict[str, Any] = {
 
 
 def write_table(
-    parts: list[Place],
-    shards: Sequence[ShardInfo],
+    part: Place,
+    shards: Sequence[str],
+    first: int,
     labels: list[Feature],
     target: Place,
     scratch: Path | None = None,
-) -> None:
-    """Writes the table of a split, durably; one record batch of the index is in memory at a time.
+) -> dict[str, Any]:
+    """Writes the table of an index, or of a part of it; a record batch is in memory at a time.
 
     Args:
-        parts: The files of the index of the split.
-        shards: Shards of the split.
+        part: The index, or its part.
+        shards: File names of the shards whose rows it has.
+        first: Number of the first of these shards.
         labels: The features of the schema that are labels.
-        target: The table.
+        target: The table, which is written durably.
         scratch: See `storage.create`.
+
+    Returns:
+        What croissant.json says of it, see `describe_table`.
     """
     import pyarrow.parquet as pq  # takes a while, and few commands need it
 
-    schema = _table_schema(open_index(parts[0]).schema, labels)
+    schema = _table_schema(open_index(part).schema, labels)
+    files = (pa.array(shards, pa.string()), first)
     with (
         storage.create_arrow(target, durable=True, scratch=scratch) as sink,
         pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        # Not mapped: what was read would stay in memory.
+        storage.open_arrow(part, mapped=False) as source,
     ):
-        files = pa.array([shard.file for shard in shards], pa.string())
-        for part in parts:
-            # Not mapped: what was read would stay in memory.
-            with storage.open_arrow(part, mapped=False) as source:
-                rows = pa.ipc.open_file(source)
-                for number in range(rows.num_record_batches):
-                    writer.write_batch(_table_rows(rows.get_batch(number), schema, files, labels))
+        rows = pa.ipc.open_file(source)
+        for number in range(rows.num_record_batches):
+            writer.write_batch(_table_rows(rows.get_batch(number), schema, files, labels))
+    return describe_table(target)
+
+
+def describe_table(table: Place) -> dict[str, Any]:
+    """Bytes and checksums of a table, and its "columns", {name: is a list, type in Croissant}.
+
+    Raises:
+        OSError: It cannot be read, or is no table.
+    """
+    import pyarrow.parquet as pq
+
+    sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
+    with storage.open_input(table) as file:
+        while block := file.read(_BLOCK_BYTES):
+            sha256.update(block)
+            md5.update(block)
+            size += len(block)
+    with storage.open_input(table) as file:
+        schema = pq.read_schema(file)
+    sums = {"bytes": size, "sha256": sha256.hexdigest(), "md5": md5.hexdigest()}
+    return sums | {"columns": {field.name: _shown_type(field.type) for field in schema}}
 
 
 def croissant_text(manifest: Manifest, tables: Tables) -> str:
@@ -106,18 +136,10 @@ def croissant_text(manifest: Manifest, tables: Tables) -> str:
         ),
         "version": "1.0.0",
         "distribution": [
-            *(
-                _file(shard.file, _TFRECORD, shard.bytes, shard.sha256)
-                for split in filled.values()
-                for shard in split.shards
-            ),
-            *(
-                _file(naming.table_file(name), _PARQUET, table["bytes"], table["sha256"])
-                | {"md5": table["md5"]}
-                for name, table in tables.items()
-            ),
+            *(one for name in filled for one in _shard_files(manifest, name)),
+            *(one for name, of_split in tables.items() for one in _table_files(name, of_split)),
         ],
-        "recordSet": [_record_set(name, tables[name]["columns"]) for name in filled],
+        "recordSet": [_record_set(name, tables[name]) for name in filled],
     }
     return json.dumps(text, indent=1, sort_keys=True) + "\n"
 
@@ -133,75 +155,85 @@ def write_croissant(
         scratch_of: From a file to `scratch` of `storage.create`; by default none is given.
     """
     labels = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
+    tables: dict[str, list[dict[str, Any]]] = {}
     for name in _filled(manifest):
-        parts = [out / part.file for part in manifest.index_parts(name)]
-        target = out / naming.table_file(name)
-        scratch = scratch_of(target) if scratch_of else None
-        write_table(parts, manifest.splits[name].shards, labels, target, scratch)
-    tables = {name: out / naming.table_file(name) for name in _filled(manifest)}
-    text = croissant_text(
-        manifest,
-        {name: _checksums(table) | {"columns": _columns(table)} for name, table in tables.items()},
-    )
+        split = manifest.splits[name]
+        tables[name] = []
+        parts = zip(_files(manifest, name), manifest.shards_by_part(name), strict=True)
+        for file, (part, own) in parts:
+            shards = [shard.file for shard in split.shards[own.start : own.stop]]
+            target = out / file
+            scratch = scratch_of(target) if scratch_of else None
+            written = write_table(out / part.file, shards, own.start, labels, target, scratch)
+            tables[name].append(written)
+    write_description(out, manifest, tables, scratch_of)
+
+
+def write_description(
+    out: Place,
+    manifest: Manifest,
+    tables: Tables,
+    scratch_of: Callable[[Place], Path] | None = None,
+) -> None:
+    """Writes croissant.json of a set, whose tables are there; see `write_croissant`."""
     target = out / naming.CROISSANT
     scratch = scratch_of(target) if scratch_of else None
+    text = croissant_text(manifest, tables)
     storage.write_bytes(target, text.encode(), durable=True, scratch=scratch)
 
 
 def croissant_damages(directory: Place, manifest: Manifest) -> Iterator[Damage]:
     """Yields damage of croissant.json and its tables; older sets have none of them."""
-    if not manifest.has_shard_lists():
-        return
-    files = {split: naming.table_file(split) for split in _filled(manifest)}
-    there = {split for split, file in files.items() if storage.stat(directory / file) is not None}
+    files = {split: _files(manifest, split) for split in _filled(manifest)}
+    missing = [
+        file for own in files.values() for file in own if storage.stat(directory / file) is None
+    ]
     if storage.stat(directory / naming.CROISSANT) is None:
-        if there:
+        if len(missing) < sum(map(len, files.values())):
             yield Damage(naming.CROISSANT, "is missing")
         return
     text = storage.read_bytes(directory / naming.CROISSANT)
-    shards = [shard.sha256 for split in manifest.splits.values() for shard in split.shards]
-    if shards and not any(sha256.encode() in text for sha256 in shards):
+    if not _is_of(text, manifest):
         # So it says nothing of the tables.
         yield Damage(naming.CROISSANT, "does not describe this set")
         return
-    tables = {}
-    for split, file in files.items():
-        if split not in there:
+    tables: dict[str, list[dict[str, Any]]] = {split: [] for split in files}
+    for split, file in ((split, file) for split, own in files.items() for file in own):
+        if file in missing:
             yield Damage(file, "is missing")
             continue
         try:
-            sums = _checksums(directory / file)
-        except OSError as error:
-            yield Damage(file, f"cannot be read: {error.strerror}")
+            table = describe_table(directory / file)
+        except (OSError, pa.ArrowException) as error:
+            yield Damage(file, f"cannot be read: {getattr(error, 'strerror', None) or error}")
             continue
         # A flipped bit of croissant.json is in one of them.
-        if sums["sha256"].encode() not in text and sums["md5"].encode() not in text:
+        if table["sha256"].encode() not in text and table["md5"].encode() not in text:
             yield Damage(file, f"does not match its SHA-256 in {naming.CROISSANT}")
             continue
-        tables[split] = sums | {"columns": _columns(directory / file)}
-    if len(tables) == len(files) and text != croissant_text(manifest, tables).encode():
+        tables[split].append(table)
+    whole = all(len(tables[split]) == len(own) for split, own in files.items())
+    if whole and text != croissant_text(manifest, tables).encode():
         yield Damage(naming.CROISSANT, "does not describe this set")
+
+
+def _is_of(text: bytes, manifest: Manifest) -> bool:
+    """Whether a croissant.json names any shard of a set, or any list of them."""
+    named: list[str] = []
+    for name, split in manifest.splits.items():
+        if split.index:
+            named.append(manifest.files[manifest.shards_file(name)]["sha256"])
+        else:
+            named += [shard.sha256 for shard in split.shards]
+    return not named or any(sha256.encode() in text for sha256 in named)
 
 
 def _filled(manifest: Manifest) -> list[str]:
     return [name for name, split in manifest.splits.items() if split.records]
 
 
-def _checksums(table: Place) -> dict[str, Any]:
-    sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    with storage.open_input(table) as file:
-        while block := file.read(_BLOCK_BYTES):
-            sha256.update(block)
-            md5.update(block)
-            size += len(block)
-    return {"bytes": size, "sha256": sha256.hexdigest(), "md5": md5.hexdigest()}
-
-
-def _columns(table: Place) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    with storage.open_input(table) as file:
-        return pq.read_schema(file)
+def _files(manifest: Manifest, split: str) -> list[str]:
+    return naming.table_files(split, len(manifest.splits[split].index))
 
 
 def _table_schema(index: pa.Schema, labels: list[Feature]) -> pa.Schema:
@@ -218,14 +250,15 @@ def _table_schema(index: pa.Schema, labels: list[Feature]) -> pa.Schema:
 
 
 def _table_rows(
-    batch: pa.RecordBatch, schema: pa.Schema, shards: pa.Array, labels: list[Feature]
+    batch: pa.RecordBatch, schema: pa.Schema, shards: tuple[pa.Array, int], labels: list[Feature]
 ) -> pa.RecordBatch:
+    files, first = shards
     class_names = {label_column(one.name): pa.array(one.class_names, pa.string()) for one in labels}
     columns = []
     for name in schema.names:
         column = batch.column(name)
         if name == "shard":
-            column = shards.take(column)
+            column = files.take(pc.subtract(column, first))
         elif name == "labels":
             taken = class_names["label"].take(column.flatten())
             offsets = pa.array(_from_zero(column), pa.int32())
@@ -263,26 +296,71 @@ def _file(name: str, encoding: str, size: int, sha256: str) -> dict[str, Any]:
     }
 
 
-def _record_set(split: str, columns: pa.Schema) -> dict[str, Any]:
+def _shard_files(manifest: Manifest, split: str) -> Iterator[dict[str, Any]]:
+    """The shards of a split; of many a pattern, and the file that has their checksums."""
+    info = manifest.splits[split]
+    if not info.index:
+        for shard in info.shards:
+            yield _file(shard.file, _TFRECORD, shard.bytes, shard.sha256)
+        return
+    file = manifest.shards_file(split)
+    yield _file(file, _ARROW, manifest.files[file]["bytes"], manifest.files[file]["sha256"])
+    yield _file_set(f"{split}-shards", _TFRECORD, f"{manifest.name}-{split}.tfrecord-*")
+
+
+def _table_files(split: str, tables: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The tables of a split; of several a pattern, too, which is what its records are read from."""
+    files = naming.table_files(split, len(tables) if len(tables) > 1 else 0)
+    for file, table in zip(files, tables, strict=True):
+        yield _file(file, _PARQUET, table["bytes"], table["sha256"]) | {"md5": table["md5"]}
+    if len(tables) > 1:
+        yield _file_set(_tables_id(split), _PARQUET, f"{naming.INDEX_DIR}/{split}-*.parquet")
+
+
+def _tables_id(split: str) -> str:
+    return f"{split}-tables"
+
+
+def _file_set(name: str, encoding: str, pattern: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileSet",
+        "@id": name,
+        "name": name,
+        "encodingFormat": encoding,
+        "includes": pattern,
+    }
+
+
+def _record_set(split: str, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    source = {"fileObject": {"@id": naming.table_files(split)[0]}}
+    if len(tables) > 1:
+        source = {"fileSet": {"@id": _tables_id(split)}}
     return {
         "@type": "cr:RecordSet",
         "@id": split,
         "name": split,
         "key": {"@id": f"{split}/record_id"},
-        "field": [_field(split, field) for field in columns],
+        "field": [
+            _field(split, name, shown, source) for name, shown in tables[0]["columns"].items()
+        ],
     }
 
 
-def _field(split: str, field: pa.Field) -> dict[str, Any]:
-    repeated = pa.types.is_list(field.type)
+def _shown_type(kind: pa.DataType) -> tuple[bool, str | None]:
+    """Whether a column has lists, and the type of its values in Croissant."""
+    repeated = pa.types.is_list(kind)
+    return repeated, _croissant_type(kind.value_type if repeated else kind)
+
+
+def _field(
+    split: str, name: str, shown: Sequence[Any], source: Mapping[str, Any]
+) -> dict[str, Any]:
+    repeated, kind = shown
     described = {
         "@type": "cr:Field",
-        "@id": f"{split}/{field.name}",
-        "name": field.name,
-        "dataType": _croissant_type(field.type.value_type if repeated else field.type),
-        "source": {
-            "fileObject": {"@id": naming.table_file(split)},
-            "extract": {"column": field.name},
-        },
+        "@id": f"{split}/{name}",
+        "name": name,
+        "dataType": kind,
+        "source": {**source, "extract": {"column": name}},
     }
     return described | ({"repeated": True} if repeated else {})

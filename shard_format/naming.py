@@ -96,9 +96,16 @@ def shards_file(split: str) -> str:
     return f"{INDEX_DIR}/{split}{SHARDS_SUFFIX}"
 
 
-def table_file(split: str) -> str:
-    """The index of one split as a table for Croissant, relative to the shard set."""
-    return f"{INDEX_DIR}/{split}.parquet"
+def table_files(split: str, parts: int = 0) -> list[str]:
+    """The index of one split as tables for Croissant, relative to the shard set.
+
+    Args:
+        split: Name of the split.
+        parts: Number of parts of its index; 0 where that is one file.
+    """
+    if not parts:
+        return [f"{INDEX_DIR}/{split}.parquet"]
+    return [f"{INDEX_DIR}/{split}-{part:05d}.parquet" for part in range(parts)]
 
 
 def below(folder: str, name: str) -> str:

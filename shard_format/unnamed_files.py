@@ -206,5 +206,7 @@ def _known_names(manifest: Manifest) -> set[str]:
         files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT, naming.CROISSANT)
         files += naming.FINGERPRINT_FILES
         known |= {below(folder, name) for name in files}
-        known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
+        for split, info in manifest.splits.items():
+            tables = [*naming.table_files(split), *naming.table_files(split, len(info.index))]
+            known |= {below(folder, table) for table in tables}
     return known | {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}

@@ -116,7 +116,9 @@ class BuildRepair:
             self.unrecovered = [one for one in self.unrecovered if one.file not in taken]
         is_known = _UNKNOWN not in self.unrecovered
         self.unrecovered = [one for one in self.unrecovered if one != _UNKNOWN]
-        described = {naming.CROISSANT, *map(naming.table_file, manifest.splits)} & names
+        described = {naming.CROISSANT} & names
+        for split, info in manifest.splits.items():
+            described |= names.intersection(naming.table_files(split, len(info.index)))
         if described and not self.unrecovered:
             for name in described:
                 make_room(self._directory / name)

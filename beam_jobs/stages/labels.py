@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,13 @@ def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[in
 def label_features(schema: Schema) -> list[Feature]:
     """The labels of a schema, the main one first; empty for records without labels."""
     return [feature for feature in schema.features if feature.kind == "class_label"]
+
+
+def with_class_names(schema: Schema, class_names: Mapping[str, Sequence[str]]) -> Schema:
+    """A schema whose labels have their classes."""
+    for feature in label_features(schema):
+        schema = schema.with_class_names(feature.name, tuple(class_names[feature.name]))
+    return schema
 
 
 class Labels:

@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import publishing
@@ -95,9 +97,37 @@ def test_a_large_set_has_the_records_of_a_small_one(tmp_path, kind, monkeypatch)
             info.records,
             info.bytes,
         )
-    for file in (naming.DATASET_INFO, naming.table_file("train")):
-        assert (small / file).read_bytes() == (large / file).read_bytes()
+    assert (small / naming.DATASET_INFO).read_bytes() == (large / naming.DATASET_INFO).read_bytes()
+    tables = naming.table_files("train", len(after.splits["train"].index))
+    assert not (large / naming.table_files("train")[0]).exists()
+    assert pa.concat_tables(pq.read_table(large / file) for file in tables) == pq.read_table(
+        small / naming.table_files("train")[0]
+    )
     assert verify(large)[1] == []
+
+
+def test_croissant_names_lists_and_patterns(large):
+    """Not the shards one by one: there may be millions."""
+    manifest = load_manifest(large)
+    text = (large / naming.CROISSANT).read_text()
+    described = json.loads(text)
+    assert not any(shard.sha256 in text for shard in manifest.splits["train"].shards)
+    assert all(shard.sha256 in text for shard in manifest.splits["test"].shards)
+    sets = {one["@id"]: one["includes"] for one in described["distribution"] if "includes" in one}
+    assert {name: sorted(one.name for one in large.glob(sets[name])) for name in sets} == {
+        "train-shards": [shard.file for shard in manifest.splits["train"].shards],
+        "train-tables": [Path(file).name for file in naming.table_files("train", 5)],
+    }
+
+
+@pytest.mark.parametrize("file", [naming.CROISSANT, naming.table_files("train", 5)[3]])
+def test_a_lost_table_is_reported_and_repaired(large, file):
+    before = (large / file).read_bytes()
+    (large / file).unlink()
+    (damage,) = verify(large)[1]
+    assert (damage.file, damage.problem) == (file, "is missing")
+    repair(large)
+    assert (large / file).read_bytes() == before and verify(large)[1] == []
 
 
 def test_parts_are_written_by_workers(tmp_path, small_parts, monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from shard_format import load_manifest, open_index, verify
+from shard_format import index_parts, load_manifest, naming, open_index, verify
 
 # A process of a virtual environment with mlcroissant: it validates, and reads all records. It ends
 # without a clean-up: in about one of 30 runs a thread of a library aborts the process there.
@@ -74,9 +74,13 @@ def test_a_lost_file_is_found(shard_set: Path, file: str) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("part_rows", [index_parts.PART_ROWS, 5])
 def test_mlcroissant_validates_and_reads_it(
-    shard_set: Path, tmp_path_factory: pytest.TempPathFactory
+    kind, build, tmp_path, part_rows, monkeypatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    monkeypatch.setattr(index_parts, "PART_ROWS", part_rows)
+    build(kind.make(24), num_shards=6)
+    shard_set = tmp_path / "set"
     python = _with_mlcroissant(tmp_path_factory.getbasetemp() / "mlcroissant")
     command = [python, "-c", _READ, shard_set / "croissant.json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -84,7 +88,8 @@ def test_mlcroissant_validates_and_reads_it(
     splits = load_manifest(shard_set).splits
     assert list(read) == list(splits)
     for split, records in read.items():
-        rows = pq.read_table(shard_set / "index" / f"{split}.parquet").to_pylist()
+        tables = naming.table_files(split, len(splits[split].index))
+        rows = [row for file in tables for row in pq.read_table(shard_set / file).to_pylist()]
         assert records == [{f"{split}/{key}": row[key] for key in row} for row in rows]
         assert len(rows) == splits[split].records > 0
 

@@ -17,15 +17,19 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.counters import sum_counters
 from beam_jobs.job_context import JobContext
+from beam_jobs.memory import release_memory
 from beam_jobs.progress import report
 from beam_jobs.stages.commit.statistics import SplitSums
+from beam_jobs.stages.labels import label_features, with_class_names
 from beam_jobs.stages.plan import load_plan
 from beam_jobs.stages.shard import ShardDone, WrittenShard, read_counters, read_index_part
 from beam_jobs.staging.units import dropping_damaged
-from beam_jobs.workspace import Workspace, write_table
+from beam_jobs.workspace import Workspace
+from beam_jobs.workspace import write_table as write_arrow_table
 from foundation import storage
 from foundation.storage import Place
 from shard_format import IndexWriter, InputError, ShardInfo, file_info, file_sha256, naming
+from shard_format.croissant import write_table
 from shard_format.index_parts import plan_parts
 
 _NOTES = b"notes"  # metadata of the counters of a part
@@ -78,11 +82,13 @@ class IndexNotes(NamedTuple):
         shards: Their shards.
         sums: Values of their `SplitSums`.
         counters: What the shards of the training split have counted; else empty.
+        table: What croissant.json says of their table; empty without records.
     """
 
     shards: list[ShardInfo]
     sums: Any
     counters: pa.Table
+    table: dict[str, Any]
 
 
 def write_index(done: Iterable[bytes], context: JobContext) -> Iterator[IndexResult]:
@@ -130,25 +136,23 @@ def _tasks(split: str, records_of: IntArray, *, in_one: bool) -> Iterator[IndexT
 
 
 def write_index_part(task: IndexTask, context: JobContext) -> IndexResult:
-    """Writes a part of an index, and notes of it.
+    """Writes a part of an index, its table for Croissant, and notes of it.
 
     Raises:
         InputError: What a shard has left is damaged; the next build writes it again.
     """
-    workspace, options, plan = context.workspace, context.options, load_plan(context.workspace)
+    workspace, plan = context.workspace, load_plan(context.workspace)
     place, scratch = workspace.out / task.file, workspace.scratch_of(workspace.out / task.file)
-    training = task.split == plan.training
+    columns, training = context.record_type.index_columns, task.split == plan.training
     sums = SplitSums(plan.class_names, context.record_type, training=training)
     names = [
-        naming.shard_file(options.name, task.split, shard, task.num_shards)
+        naming.shard_file(context.options.name, task.split, shard, task.num_shards)
         for shard in range(task.first, task.end)
     ]
     storage.make_folder(place.parent)
     remote = storage.local_path(workspace.out) is None
     shards: list[WrittenShard] = []
-    with IndexWriter(
-        place, context.record_type.index_columns, durable=True, scratch=scratch
-    ) as writer:
+    with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
         read = partial(read_index_part, workspace=workspace)
         for shard, table in storage.in_parallel(read, names, remote=remote):
             shards.append(shard)
@@ -157,17 +161,30 @@ def write_index_part(task: IndexTask, context: JobContext) -> IndexResult:
             report(workspace.progress, "commit", shard.info.records)
     counted = (read_counters(shard, workspace) for shard in shards if training)
     counters = sum_counters(table for table in counted if table is not None)
-    notes = IndexNotes([shard.info for shard in shards], sums.values(), counters)
-    digest = _write_notes(workspace, task.file, notes)
+    described = {}
+    if task.records:
+        release_memory()  # of the index: the table would add to it
+        labels = label_features(with_class_names(context.record_type.schema, plan.class_names))
+        target = workspace.out / _table_of(task.file)
+        described = write_table(
+            place, names, task.first, labels, target, workspace.scratch_of(target)
+        )
+    infos = [shard.info for shard in shards]
+    digest = _write_notes(
+        workspace, task.file, IndexNotes(infos, sums.values(), counters, described)
+    )
     return IndexResult(task.split, task.file, len(shards), **file_info(place), notes_sha256=digest)
 
 
+def _table_of(file: str) -> str:
+    """The table of an index or of a part of it; see `naming.table_files`."""
+    return file.removesuffix(".arrow") + ".parquet"
+
+
 def _write_notes(workspace: Workspace, file: str, notes: IndexNotes) -> str:
-    said = {"shards": [vars(info) for info in notes.shards], "sums": notes.sums}
-    metadata = {_NOTES: json.dumps(said).encode()}
-    write_table(
-        workspace, _notes(workspace, file), notes.counters.replace_schema_metadata(metadata)
-    )
+    said = notes._asdict() | {"shards": [vars(info) for info in notes.shards], "counters": None}
+    counters = notes.counters.replace_schema_metadata({_NOTES: json.dumps(said).encode()})
+    write_arrow_table(workspace, _notes(workspace, file), counters)
     return file_sha256(_notes(workspace, file))
 
 
@@ -180,8 +197,8 @@ def read_notes(workspace: Workspace, part: IndexResult) -> IndexNotes:
     with dropping_damaged(lambda: None):  # every build writes them again
         counters = workspace.read_checked(_notes(workspace, part.file), part.notes_sha256)
     said = json.loads(counters.schema.metadata[_NOTES])
-    shards = [ShardInfo(**info) for info in said["shards"]]
-    return IndexNotes(shards, said["sums"], counters.replace_schema_metadata())
+    said["shards"] = [ShardInfo(**info) for info in said["shards"]]
+    return IndexNotes(**{**said, "counters": counters.replace_schema_metadata()})
 
 
 def _notes(workspace: Workspace, file: str) -> Place:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from beam_jobs.counters import sum_counters
 from beam_jobs.job_context import JobContext
-from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.stages.commit.build_info import corpus_warnings, staging_notes, write_build_info
@@ -24,7 +23,7 @@ from beam_jobs.stages.commit.index import IndexResult, read_notes
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import SplitSums
-from beam_jobs.stages.labels import label_features
+from beam_jobs.stages.labels import with_class_names
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.staging import UnitSummary
@@ -42,7 +41,7 @@ from shard_format import (
     file_info,
     naming,
 )
-from shard_format.croissant import write_croissant
+from shard_format.croissant import write_description
 from shard_format.manifest import IndexPart
 from shard_format.removed_records import RemovedRecords
 from shard_format.shard_list import write_shard_list
@@ -103,14 +102,12 @@ def commit(
     if parts.quarantine is None:
         left_out = sum(summary.read - summary.kept for summary in summaries)
         report(workspace.progress, "commit", total=left_out)
-    schema = record_type.schema
-    for feature in label_features(schema):
-        schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
+    schema = with_class_names(record_type.schema, plan.class_names)
     written = list(parts.indexes)
-    splits = {
-        name: _split(name, plan, [one for one in written if one.split == name], context)
-        for name in plan.num_shards
-    }
+    splits, tables = dict[str, SplitInfo](), dict[str, list[dict[str, Any]]]()
+    for name in plan.num_shards:
+        own = sorted((one for one in written if one.split == name), key=lambda part: part.file)
+        splits[name], tables[name] = _split(name, plan, own, context)
     contents = tfds_files(options.name, schema, splits)
     given = record_type.files(workspace)
     contents |= {name: storage.read_bytes(path) for name, path in given.items()}
@@ -138,8 +135,8 @@ def commit(
         },
     )
     _remove_strangers(workspace, manifest)
-    release_memory()  # of the index and of the files above: the tables would add to it
-    write_croissant(workspace.out, manifest, workspace.scratch_of)
+    filled = {name: described for name, described in tables.items() if splits[name].records}
+    write_description(workspace.out, manifest, filled, workspace.scratch_of)
     notes = staging_notes(summaries, listing, context)
     warnings = corpus_warnings(summaries, record_type.extractor, workspace)
     plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
@@ -192,18 +189,21 @@ def _write_removed(
     return names if any(removed) else []
 
 
-def _split(split: str, plan: Plan, parts: Sequence[IndexResult], context: JobContext) -> SplitInfo:
-    """The shards of one split, the parts of its index, and its statistics."""
+def _split(
+    split: str, plan: Plan, parts: Sequence[IndexResult], context: JobContext
+) -> tuple[SplitInfo, list[dict[str, Any]]]:
+    """The shards of one split, the parts of its index, its statistics, and its tables."""
     workspace, training = context.workspace, split == plan.training
     sums = SplitSums(plan.class_names, context.record_type, training=training)
-    parts = sorted(parts, key=lambda part: part.file)
     counted: list[pa.Table] = []
+    tables: list[dict[str, Any]] = []
 
     def shards() -> Iterator[ShardInfo]:
         for part in parts:
             notes = read_notes(workspace, part)
             sums.merge(notes.sums)
             counted[:] = [sum_counters([*counted, notes.counters])]
+            tables.append(notes.table)
             yield from notes.shards
 
     infos: Sequence[ShardInfo]
@@ -212,11 +212,9 @@ def _split(split: str, plan: Plan, parts: Sequence[IndexResult], context: JobCon
         infos = write_shard_list(place, shards(), scratch=workspace.scratch_of(place))
     else:
         infos = tuple(shards())
-    return SplitInfo(
-        infos,
-        sums.with_counters(counted[0]) if training else sums.statistics(),
-        tuple(IndexPart(part.file, part.shards) for part in parts) if len(parts) > 1 else (),
-    )
+    statistics = sums.with_counters(counted[0]) if training else sums.statistics()
+    index = tuple(IndexPart(part.file, part.shards) for part in parts) if len(parts) > 1 else ()
+    return SplitInfo(infos, statistics, index), tables
 
 
 def _write(workspace: Workspace, name: str, content: bytes) -> None:
@@ -249,9 +247,21 @@ def _write_manifest(workspace: Workspace, content: bytes) -> None:
 
 def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     """Deletes files of the set's kinds that an unfinished build with other options left behind."""
-    known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    for name in sorted({*_present(workspace)} - known - set(manifest.files)):
-        storage.delete(workspace.out / name)
+    known = set(manifest.files)
+    for name, split in manifest.splits.items():
+        known |= {*naming.table_files(name, len(split.index))}
+    for name in _present(workspace):
+        if name not in known and not _is_shard(name, manifest):
+            storage.delete(workspace.out / name)
+
+
+def _is_shard(name: str, manifest: Manifest) -> bool:
+    """Whether a file is a shard of the set: there may be millions, so their names are not kept."""
+    shard = naming.parse_shard_file(name)
+    if shard is None or shard.split not in manifest.splits:
+        return False
+    number = len(manifest.splits[shard.split].shards)
+    return shard == (manifest.name, shard.split, min(shard.shard, number - 1), number)
 
 
 def _present(workspace: Workspace) -> Iterator[str]:

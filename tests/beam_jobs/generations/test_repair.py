@@ -207,7 +207,7 @@ def test_records_of_a_lost_quarantine_are_not_taken_for_removed_ones(grown, tmp_
 
 def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     compact(grown, ["c0/one4.jpg"])
-    names = [naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")]
+    names = [naming.index_file("train"), naming.STORED_RECORDS, *naming.table_files("train")]
     expected = files_of(grown)
     for name in names:
         (grown / name).unlink()
