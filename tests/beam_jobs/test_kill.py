@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import json
@@ -20,9 +21,11 @@ import pytest
 from beam_jobs import preprocess
 from beam_jobs.progress import _end as end_reports
 from beam_jobs.stages import list as list_stage
+from beam_jobs.stages.commit import quarantine
+from beam_jobs.stages.plan import merge_levels
 from foundation import storage
 from foundation.storage import Url
-from shard_format import load_manifest, naming, verify
+from shard_format import index_parts, load_manifest, naming, verify
 from tests.fixtures.killed_commands import all_parts, finished_parts
 
 COMMAND = [sys.executable, "-m", "cli.main", "preprocess"]
@@ -211,6 +214,67 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     results = [write_shard(spec, job).done(spec) for spec in plan_shards(summaries, job)]
     commit(summaries, WrittenParts(write_index(results, job)), listing, time.time(), job)
     return job.workspace
+
+
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    [
+        ("image", 37),
+        pytest.param("image", 4, marks=pytest.mark.proof),
+        pytest.param("text", 4, marks=pytest.mark.proof),
+    ],
+    indirect=["kind"],
+)
+def test_a_crash_before_any_rename_of_a_large_job(kind, build, tmp_path, monkeypatch, every):
+    """One that is planned, merged and committed in ranges: all of its steps."""
+    corpus = kind.make(12)
+    one = (corpus / "class1" / kind.file("001")).read_bytes()
+    for number in range(4):
+        (corpus / "class0" / kind.file(f"broken{number}")).write_bytes(kind.damaged(one))
+    (corpus / "class1" / kind.file("copy")).write_bytes(one)
+    options = {"unit_size": "2KiB", "num_shards": 4}
+    monkeypatch.setattr(index_parts, "PART_ROWS", 5)
+    monkeypatch.setattr(quarantine, "PART_BYTES", 1 << 10)
+    monkeypatch.setattr(quarantine, "GROUP_BYTES", 1 << 9)
+    expected = build(corpus, "whole", **options).manifest.root_hash
+    files = _files(tmp_path / "whole")
+    assert {"index/train-00001.arrow", "quarantine/part-00001.parquet"} <= set(files)
+    monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
+    monkeypatch.setattr(merge_levels, "RANGE_BYTES", 1 << 12)
+
+    crashes, is_over = 0, False
+    while not is_over:
+        out = tmp_path / f"crash{crashes}"
+        with monkeypatch.context() as patch:
+            _crash_at(patch, lambda call, final, stop=crashes: call == stop)
+            with contextlib.suppress(_Killed):
+                _run_steps(kind, corpus, out, options)
+                is_over = True
+        if not is_over:
+            _run_steps(kind, corpus, out, options)
+        assert load_manifest(out).root_hash == expected
+        assert [name for name in _files(out) if name != naming.REPORT] == files
+        shutil.rmtree(out)
+        crashes += every
+    assert crashes > 200
+
+
+def _run_steps(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
+    """The steps of the pipeline, one after the other in this thread."""
+    from beam_jobs.build import begin, open_job
+    from beam_jobs.pipeline import BUILDS, count_nothing, merging_of, steps
+
+    job = open_job(kind.options(corpus, out, **options))
+    build = begin(job)
+    made = {BUILDS: [build]}
+    for step in steps(job, merging_of(job, build), launched=False):
+        step.work.setup(count_nothing)
+        whole = [made[name] for name in step.whole]
+        made[step.name] = [
+            result for element in made[step.each] for result in step.work.process(element, *whole)
+        ]
+        step.work.finish()
+    assert {"WriteRecipes", "Merge1", "ReadRejects", "WriteParts"} <= made.keys()
 
 
 OPERATIONS = ("replace", "unlink", "rmdir", "mkdir", "fsync", "link")
