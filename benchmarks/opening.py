@@ -119,14 +119,19 @@ def make_set(root: Path, records: int) -> None:
     (root / naming.MANIFEST).write_text(manifest.to_text())
 
 
+def make_images(folder: Path, count: int) -> None:
+    """Makes tiny images of one class."""
+    random = np.random.default_rng(0)
+    (folder / "a").mkdir(parents=True)
+    for number in range(count):
+        pixels = random.integers(0, 256, (_SIDE, _SIDE, 3), np.uint8)
+        path = folder / "a" / f"{number}.jpg"
+        path.write_bytes(simplejpeg.encode_jpeg(np.asarray(pixels), 50))
+
+
 def _build_shard(scratch: Path) -> Path:
     """Builds a set of one shard."""
-    random = np.random.default_rng(0)
-    (scratch / "images" / "a").mkdir(parents=True)
-    for number in range(_RECORDS):
-        pixels = random.integers(0, 256, (_SIDE, _SIDE, 3), np.uint8)
-        path = scratch / "images" / "a" / f"{number}.jpg"
-        path.write_bytes(simplejpeg.encode_jpeg(np.asarray(pixels), 50))
+    make_images(scratch / "images", _RECORDS)
     values = {"split": "train=1", "resize": "none", "num_shards": 1, "no_report": True}
     preprocess(ImageOptions((str(scratch / "images"),), str(scratch / "set"), **values))
     return scratch / "set"
