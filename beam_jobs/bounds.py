@@ -32,6 +32,9 @@ LEAST_PARTITION_ROWS = 1 << 16
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
 
+# Planning in rounds: bytes of an exchange that a request reads; up to 17 of them wait.
+EXCHANGED_BYTES = 4 << 20  # 4 MiB
+
 # Records of clusters with near duplicates that are looked up (some 400 bytes each).
 CLUSTERED_RECORDS = 1 << 17
 

@@ -1,23 +1,26 @@
 """Rows that the tasks of one round of planning have for the tasks of the next one.
 
 Each source writes one object, with a slice for every destination. Once all are written, a table
-says where the slices of each destination are, so it reads what is for it, and nothing else.
+says where the slices of each destination are, so it reads what is for it, and nothing else. A slice
+is some pieces, of which one is in memory at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from beam_jobs import bounds
+from beam_jobs.columns import int64
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
-from shard_format import frame, unframe
+from shard_format import frame, unframe, unframe_all
 
 _PLACE = np.dtype([("begin", "<i8"), ("size", "<i8")])
 
@@ -39,10 +42,23 @@ class Exchange:
 
         Writing them again has no effect on who reads them meanwhile.
         """
-        sizes = []
+        return self.write_pieces(source, enumerate(slices))
+
+    def write_pieces(
+        self, source: int, pieces: Iterable[tuple[int, bytes]], destinations: int = 0
+    ) -> bytes:
+        """As `write`, of slices in pieces.
+
+        Args:
+            source: Its number.
+            pieces: Each with the number of its destination, ascending.
+            destinations: How many there are at least.
+        """
+        sizes = [0] * destinations
         with self._workspace.write(self._of(source)) as file:
-            for content in slices:
-                sizes.append(file.write(frame(content)) if content else 0)
+            for number, content in pieces:
+                sizes += [0] * (number + 1 - len(sizes))
+                sizes[number] += file.write(frame(content)) if content else 0
         return np.array(sizes, "<i8").tobytes()
 
     def finish(self, sizes: Sequence[bytes]) -> None:
@@ -56,7 +72,7 @@ class Exchange:
                 file.write(frame(destination.tobytes()))
 
     def read(self, destination: int, sources: int) -> Iterator[tuple[int, bytes]]:
-        """The slices for a destination that are not empty, each with the number of its source.
+        """The pieces of the slices for a destination, each with the number of its source.
 
         Args:
             destination: Its number.
@@ -66,11 +82,16 @@ class Exchange:
             InputError: A slice is damaged.
         """
         size = len(frame(bytes(sources * _PLACE.itemsize)))
-        places = np.frombuffer(self._slice(self._places(), destination * size, size), _PLACE)
-        filled = np.flatnonzero(places["size"])
+        with dropping_damaged(lambda: None):
+            table = storage.read_range(self._places(), destination * size, size)
+            places = np.frombuffer(unframe(table, self._places()), _PLACE)
         remote = storage.local_path(self._workspace.plan) is None
-        contents = storage.in_parallel(partial(self._slice_of, places), filled, remote=remote)
-        yield from zip(filled.tolist(), contents, strict=True)
+        blocks = storage.in_parallel(self._block, _blocks(places), remote=remote)
+        ends = np.cumsum(places["size"])
+        where = f"what {self._places()} has for {destination}"
+        with dropping_damaged(lambda: None):  # every build writes its exchanges again
+            for begin, content in unframe_all(_Joined(blocks), where):
+                yield int(np.searchsorted(ends, begin, side="right")), content
 
     def rows(
         self, destination: int, sources: int, dtype: npt.DTypeLike
@@ -79,17 +100,68 @@ class Exchange:
         for source, content in self.read(destination, sources):
             yield source, np.frombuffer(content, dtype)
 
-    def _slice_of(self, places: npt.NDArray[np.void], source: int) -> bytes:
-        begin, size = places[source].tolist()
-        return self._slice(self._of(source), begin, size)
+    def tables(self, destination: int, sources: int) -> Iterator[pa.Table]:
+        """As `read`, of slices whose pieces are those of `table_pieces`."""
+        for _, content in self.read(destination, sources):
+            yield pa.ipc.open_stream(content).read_all()
 
-    def _slice(self, place: Place, begin: int, size: int) -> bytes:
-        # Every build writes its exchanges again.
-        with dropping_damaged(lambda: None):
-            return unframe(storage.read_range(place, begin, size), f"{place} at {begin}")
+    def _block(self, block: tuple[int, int, int]) -> bytes:
+        source, begin, size = block
+        return storage.read_range(self._of(source), begin, size)
 
     def _of(self, source: int) -> Place:
         return self._workspace.plan / f"{self._name}-{source:05d}.slices"
 
     def _places(self) -> Place:
         return self._workspace.plan / f"{self._name}.places"
+
+
+def table_pieces(tables: Iterable[pa.Table], by: str) -> Iterator[tuple[int, bytes]]:
+    """Yields rows as pieces of slices, without the column that they are sorted by.
+
+    Args:
+        tables: Rows in the order of that column.
+        by: Name of the column with the number of the destination of each row.
+    """
+    for table in tables:
+        numbers = int64(table[by])
+        for number in np.unique(numbers).tolist():
+            first, last = np.searchsorted(numbers, [number, number + 1]).tolist()
+            rows = table.slice(first, last - first).drop_columns([by])
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            yield number, sink.getvalue().to_pybytes()
+
+
+def _blocks(places: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
+    """Yields source, begin and size of the bytes that are read at a time."""
+    for source in np.flatnonzero(places["size"]).tolist():
+        begin, size = places[source].tolist()
+        for at in range(begin, begin + size, bounds.EXCHANGED_BYTES):
+            yield source, at, min(bounds.EXCHANGED_BYTES, begin + size - at)
+
+
+class _Joined:
+    """Blocks of bytes as a file.
+
+    Args:
+        blocks: In order.
+    """
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._rest = memoryview(b"")
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, at most `size`."""
+        parts: list[memoryview] = []
+        while size:
+            if not self._rest:
+                self._rest = memoryview(next(self._blocks, b""))
+            if not self._rest:
+                break
+            parts.append(self._rest[:size])
+            self._rest = self._rest[size:]
+            size -= len(parts[-1])
+        return b"".join(parts)

@@ -35,6 +35,7 @@ from beam_jobs.stages.plan.find_duplicates import (
 )
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
+from beam_jobs.staging.exchange import table_pieces
 from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.units import dropping_damaged
@@ -99,8 +100,8 @@ def describe_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
         for start in range(0, len(rows), bounds.PLANNED_ROWS):
             part = rows[start : start + bounds.PLANNED_ROWS]
             by_range.append(_described(plan, number, sidecars, part))
-        slices = _slices(by_range.in_order(), plan.ranges)
-        return {"sizes": plan.exchange(_MEMBERS).write(number, slices)}
+        pieces = table_pieces(by_range.in_order(), _RANGE.name)
+        return {"sizes": plan.exchange(_MEMBERS).write_pieces(number, pieces, plan.ranges)}
 
 
 def _described(
@@ -119,33 +120,6 @@ def _described(
     return table.append_column(_RANGE, pa.array(range_of(rows["head"], plan.ranges)))
 
 
-def _slices(tables: Iterable[pa.Table], ranges: int) -> Iterator[bytes]:
-    """The rows for every range, as an Arrow stream each; empty where there are none."""
-    waiting: list[pa.Table] = []
-    next_range = 0
-    for table in tables:
-        numbers = int64(table["range"])
-        for number in np.unique(numbers).tolist():
-            while next_range < number:
-                yield _stream(waiting)
-                waiting, next_range = [], next_range + 1
-            first, last = np.searchsorted(numbers, [number, number + 1]).tolist()
-            waiting.append(table.slice(first, last - first).drop_columns([_RANGE.name]))
-    for _ in range(next_range, ranges):
-        yield _stream(waiting)
-        waiting = []
-
-
-def _stream(tables: list[pa.Table]) -> bytes:
-    if not tables:
-        return b""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, tables[0].schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
 def after_descriptions(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Lets the workers of ranges of the fingerprint read what decides."""
     plan.exchange(_MEMBERS).finish([result["sizes"] for result in results])
@@ -162,8 +136,8 @@ def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
             yield part
 
     with closing(plan.sorter(repeats_schema(_COLUMNS), BY_HEAD)) as rows:
-        for _, content in plan.exchange(_MEMBERS).read(number, plan.ranges):
-            rows.append(pa.ipc.open_stream(content).read_all())
+        for table in plan.exchange(_MEMBERS).tables(number, plan.ranges):
+            rows.append(table)
         # What must be confirmed has a digest of the content in place of the fingerprint.
         parts = exact_clusters(whole_runs(rows.in_order()), options, None)
         clusters = sort_clusters(counted(parts), plan.workspace, _file(plan, number))
