@@ -194,7 +194,7 @@ def _delete_others(base: Place, new: Manifest) -> None:
     for name in sorted(set(built_names(base)) - known):
         delete_in_set(base, name)
     path = storage.local_path(base)
-    for folder in (naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR):
+    for folder in naming.FOLDERS:
         with contextlib.suppress(OSError):  # the new set has files in it, or there is none
             if path is not None:
                 (path / folder).rmdir()

@@ -9,7 +9,8 @@ from cli.console import print_table, say, table
 from foundation.storage import Place
 from foundation.wording import counted, shortened, visible
 from shard_format import DamageError, Manifest
-from shard_format.dropped import DuplicateCounts, Refused, count_duplicates, read_refused
+from shard_format.dropped import Refused, read_refused
+from shard_format.duplicates import DuplicateCounts, count_duplicates
 
 _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 

@@ -125,10 +125,12 @@ def built_names(directory: Place) -> Iterator[str]:
         if shard or labels or naming.is_temporary(entry.name):
             yield entry.name
     yield from (naming.DUPLICATES, naming.REPORT, naming.CROISSANT, *naming.TOKENIZERS.values())
-    for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR):
+    for folder in naming.FOLDERS:
         if storage.is_folder(directory / folder):
             for name, _ in storage.list_tree(directory / folder):
-                yield f"{folder}/{name}"
+                file = f"{folder}/{name}"
+                if folder != naming.DUPLICATES_DIR or naming.DUPLICATES_PART.fullmatch(file):
+                    yield file
 
 
 def replaced_names(directory: Place, manifest: Manifest) -> set[str]:
@@ -139,9 +141,8 @@ def replaced_names(directory: Place, manifest: Manifest) -> set[str]:
         manifest: Its manifest, of any of these steps.
     """
     files = {*manifest.files, naming.BUILD, *built_names(directory)}
-    folders = (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR)
     final = {name.removeprefix(f"{naming.COMPACTED_DIR}/") for name in files}
-    return {*final, *(f"{folder}/" for folder in folders)}
+    return {*final, *(f"{folder}/" for folder in naming.FOLDERS)}
 
 
 def whole_manifest(directory: Place) -> Manifest | None:

@@ -1,15 +1,15 @@
-"""What a set keeps of records that are not in its shards: the quarantine and the duplicates.
+"""What a set keeps of records that it could not use: the quarantine; its Parquet files, in pieces.
 
-Both are Parquet and may be large: they are read in pieces, and originals only on request.
+They may be large: they are read some rows at a time, and originals only on request. `duplicates`
+has what a set keeps of duplicates.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,10 +33,6 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 _BATCH_ROWS = 65_536  # of short columns: a few MiB
-# Of the set itself, or of an appended generation.
-_FOLDER = rf"(?P<folder>(?:{naming.GENERATIONS_DIR}/\w+/)?)"
-_QUARANTINE_FILE = re.compile(rf"{_FOLDER}{naming.QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
-_DUPLICATES_FILE = re.compile(rf"{_FOLDER}{re.escape(naming.DUPLICATES)}")
 _TEXTS = tuple(name for name in QUARANTINE_SCHEMA.names if name != "bytes")
 
 
@@ -84,16 +80,6 @@ class Refused(NamedTuple):
     detail: str
     file: str
     row: int
-
-
-class DuplicateCounts(NamedTuple):
-    """Over all rows of duplicates.parquet: clusters, their other members, clusters in conflict."""
-
-    clusters: int = 0
-    exact: int = 0
-    near: int = 0
-    conflicts: int = 0
-    dropped: int = 0
 
 
 def read_refused(directory: Place, manifest: Manifest) -> list[Refused]:
@@ -157,16 +143,14 @@ def quarantine_batches(
 
 def quarantine_files(manifest: Manifest) -> list[str]:
     """The parts of the quarantine, generation by generation."""
-    return _generation_by_generation(_QUARANTINE_FILE, manifest)
+    return generation_by_generation(naming.parse_quarantine, manifest)
 
 
-def duplicates_files(manifest: Manifest) -> list[str]:
-    """The files with duplicates, generation by generation."""
-    return _generation_by_generation(_DUPLICATES_FILE, manifest)
-
-
-def _generation_by_generation(pattern: re.Pattern[str], manifest: Manifest) -> list[str]:
-    matches = [match for match in map(pattern.fullmatch, manifest.files) if match is not None]
+def generation_by_generation(
+    parse: Callable[[str], re.Match[str] | None], manifest: Manifest
+) -> list[str]:
+    """The files of some kind, whose names `parse` matches, in order."""
+    matches = [match for match in map(parse, manifest.files) if match is not None]
     return [match[0] for match in sorted(matches, key=lambda match: (match["folder"], match[0]))]
 
 
@@ -187,45 +171,6 @@ def refused_bytes(directory: Place, refused: Refused, limit: int) -> bytes | Non
     except (pa.ArrowException, OSError) as error:
         raise _damaged(directory, refused.file, error) from error
     return value
-
-
-def count_duplicates(directory: Place, manifest: Manifest) -> DuplicateCounts | None:
-    """How many clusters and what kind of members; None if the set keeps no such file.
-
-    Raises:
-        DamageError: The file is missing or is no Parquet file.
-    """
-    files = duplicates_files(manifest)
-    if not files:
-        return None
-    total = np.zeros(5, np.int64)
-    last: str | None = None
-    last_conflict: str | None = None
-    columns = ["kept_id", "kind", "conflict", "dropped"]
-    # A cluster that has records of several generations counts in each of them.
-    for batch in (one for file in files for one in read_columns(directory, file, columns)):
-        if not len(batch):
-            continue
-        kept = batch["kept_id"]  # sorted: a cluster is a run of equal values
-        conflicts = kept.filter(batch["conflict"])  # every row of a cluster in conflict says so
-        total += [
-            _runs(kept, last),
-            pc.sum(pc.equal(batch["kind"], "exact")).as_py() or 0,
-            pc.sum(pc.equal(batch["kind"], "near")).as_py() or 0,
-            _runs(conflicts, last_conflict),
-            pc.sum(batch["dropped"]).as_py() or 0,
-        ]
-        last = kept[-1].as_py()
-        last_conflict = conflicts[-1].as_py() if len(conflicts) else last_conflict
-    return DuplicateCounts(*map(int, total))
-
-
-def _runs(values: pa.Array, before: str | None) -> int:
-    """How many runs of equal values begin, if the value before them is known."""
-    if not len(values):
-        return 0
-    changes = pc.sum(pc.not_equal(values[1:], values[:-1])).as_py() or 0
-    return int(changes) + (values[0].as_py() != before)
 
 
 def read_columns(

@@ -26,7 +26,7 @@ from shard_format.shard_list import ShardList
 FORMAT_VERSION = 1
 # Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.
 GENERATIONS_VERSION = 2
-# Of a set with a split whose index is in parts, with generations or without.
+# Of a set that has the index of a split or its duplicates in parts, with generations or without.
 PARTS_VERSION = 3
 _VERSIONS = (FORMAT_VERSION, GENERATIONS_VERSION, PARTS_VERSION)
 
@@ -195,7 +195,8 @@ class Manifest:
     @property
     def format_version(self) -> int:
         """The first version that has such sets."""
-        if any(split.index for split in self.splits.values()):
+        duplicates_in_parts = any(map(naming.DUPLICATES_PART.fullmatch, self.files))
+        if duplicates_in_parts or any(split.index for split in self.splits.values()):
             return PARTS_VERSION
         return GENERATIONS_VERSION if self.generations else FORMAT_VERSION
 

@@ -14,6 +14,7 @@ DATASET_INFO = "dataset_info.json"  # TFDS
 CROISSANT = "croissant.json"  # MLCommons Croissant
 LABELS_SUFFIX = ".labels.txt"  # TFDS: NAME.labels.txt has the class names of label NAME
 DUPLICATES = "duplicates.parquet"  # clusters of duplicates
+DUPLICATES_DIR = "duplicates"  # the same in parts, where there are many; only then of the set
 REMOVED = "removed.txt"  # hashes of the records that the set keeps out
 REMOVED_COPY = "removed.copy.txt"  # the same: a repair cannot always have it otherwise
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
@@ -30,10 +31,18 @@ FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
 STORED_RECORDS = f"{FINGERPRINTS_DIR}/records.arrow"
 READ_ITEMS = f"{FINGERPRINTS_DIR}/items.arrow"  # what a build has read: hashes of files
 FINGERPRINT_FILES = (STORED_RECORDS, READ_ITEMS)
+# Folders of a set, besides that of its generations.
+FOLDERS = (INDEX_DIR, QUARANTINE_DIR, DUPLICATES_DIR, FINGERPRINTS_DIR)
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{32}(\.part)?")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Of the set itself, or of an appended generation.
+_FOLDER = rf"(?P<folder>(?:{GENERATIONS_DIR}/\w+/)?)"
+_QUARANTINE = re.compile(rf"{_FOLDER}{QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
+_DUPLICATES = re.compile(rf"{_FOLDER}{re.escape(DUPLICATES)}")
+# A part of the duplicates of the set, or of a generation.
+DUPLICATES_PART = re.compile(rf"{_FOLDER}{DUPLICATES_DIR}/part-\d{{5,}}\.parquet")
 _SHARD = re.compile(
     r"(?P<name>[a-z][a-z0-9_]*)-(?P<split>[a-z][a-z0-9_]*)"
     r"\.tfrecord-(?P<shard>\d{5,})-of-(?P<count>\d{5,})"
@@ -131,6 +140,21 @@ def view_file(number: int) -> str:
 def quarantine_file(part: int) -> str:
     """One part of the quarantine, relative to the shard set."""
     return f"{QUARANTINE_DIR}/part-{part:05d}.parquet"
+
+
+def duplicates_file(part: int, parts: int) -> str:
+    """One part of the duplicates, or the only one, relative to the shard set."""
+    return f"{DUPLICATES_DIR}/part-{part:05d}.parquet" if parts > 1 else DUPLICATES
+
+
+def parse_quarantine(file: str) -> re.Match[str] | None:
+    """The `folder` of a part of the quarantine, relative to the set; None for another file."""
+    return _QUARANTINE.fullmatch(file)
+
+
+def parse_duplicates(file: str) -> re.Match[str] | None:
+    """The `folder` of a file with duplicates, relative to the set; None for another file."""
+    return DUPLICATES_PART.fullmatch(file) or _DUPLICATES.fullmatch(file)
 
 
 def is_temporary(name: str) -> bool:

@@ -25,7 +25,6 @@ _MOST_BYTES = 255  # of one part on any common file system
 _MOST_PATH_BYTES = 1024  # of all of them, as the key of an object
 _DRIVE = re.compile(r"[A-Za-z]:")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
-_FOLDERS = (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR, naming.WORK_DIR)
 
 
 def is_in_set(name: str) -> bool:
@@ -84,7 +83,7 @@ def linked_folders(directory: Place) -> Iterator[str]:
     path = storage.local_path(directory)
     if path is None:
         return
-    own = [Path(name) for name in (*_FOLDERS, naming.GENERATIONS_DIR)]
+    own = [Path(name) for name in (*naming.FOLDERS, naming.WORK_DIR, naming.GENERATIONS_DIR)]
     generations = path / naming.GENERATIONS_DIR
     if not generations.is_symlink():
         for folder, names, _ in os.walk(generations):

@@ -22,15 +22,11 @@ from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Ledger, Manifest, file_info, naming, open_split_index
-from shard_format.dropped import (
-    duplicates_files,
-    quarantine_batches,
-    quarantine_files,
-    read_columns,
-)
+from shard_format.dropped import quarantine_batches, quarantine_files, read_columns
+from shard_format.duplicates import duplicates_files, read_duplicates
 
 _BATCH_ROWS = 1 << 16
-_CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of duplicates.parquet
+_CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of the duplicates
 
 
 class Found(NamedTuple):
@@ -106,11 +102,10 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         kept, copies = kept + len(own), copies + len(rows) - len(own)
         present |= own
         files += own_files
-    for file in duplicates_files(manifest):
-        table = pq.read_table(storage.open_arrow(base / file), columns=_CLUSTER)
-        table = table.filter(_concerned(table, wanted))
-        files += [file] * bool(len(table))
-        for row in table.to_pylist():
+    for file, batch in read_duplicates(base, manifest, _CLUSTER):
+        rows = batch.filter(_concerned(batch, wanted)).to_pylist()
+        files += [file] * bool(rows)
+        for row in rows:
             if row["record_id"] not in ids:
                 through += row["dropped"]
                 if row["dropped"] and row["kind"] == "exact":
@@ -134,7 +129,9 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
     return Found(frozenset(present), *counts, frozenset(equal), tuple(dict.fromkeys(files)))
 
 
-def _concerned(table: pa.Table, ids: pa.Array) -> pa.ChunkedArray:
+def _concerned(
+    table: pa.Table | pa.RecordBatch, ids: pa.Array
+) -> pa.ChunkedArray | pa.BooleanArray:
     """Which rows are of some records, or of duplicates that were dropped in favor of them."""
     own = pc.is_in(table["record_id"], value_set=ids)
     return pc.or_(own, pc.fill_null(pc.is_in(table["kept_id"], value_set=ids), False))

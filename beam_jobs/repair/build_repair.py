@@ -43,7 +43,8 @@ from shard_format import (
 )
 from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
-from shard_format.dropped import duplicates_files, quarantine_files, read_columns
+from shard_format.dropped import quarantine_files
+from shard_format.duplicates import duplicates_files, read_duplicates
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -441,10 +442,9 @@ def _missing_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) ->
             f"removed from {directory}, and its whole files do not say which"
         )
     # Duplicates of a removed record lose their rows, whether they are removed or not.
-    for file in duplicates_files(view):
-        for batch in read_columns(rebuilt, file, ["record_id", "kept_id", "dropped"]):
-            rows = batch.filter(batch["dropped"]).to_pylist()
-            ids -= {row["record_id"] for row in rows if row["kept_id"] in kept}
+    for _, batch in read_duplicates(rebuilt, view, ["record_id", "kept_id", "dropped"]):
+        rows = batch.filter(batch["dropped"]).to_pylist()
+        ids -= {row["record_id"] for row in rows if row["kept_id"] in kept}
     return sorted(ids)
 
 

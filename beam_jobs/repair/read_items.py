@@ -116,7 +116,8 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
 
     Args:
         directory: Directory of the set.
-        file: Name of an index, the duplicates, a part of the quarantine, or the stored records.
+        file: Name of an index, of a part of the duplicates or the quarantine, or of the stored
+            records.
     """
     folder, _, name = file.rpartition("/")
     if folder.endswith(naming.INDEX_DIR) and name.endswith(naming.SHARDS_SUFFIX):
@@ -131,7 +132,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
         column = read_table(directory / file)["record_id"]
         column.validate(full=True)
         yield column
-    elif name == naming.DUPLICATES:
+    elif naming.parse_duplicates(file):
         for batch in read_columns(directory, file, ["record_id", "dropped"]):
             yield batch.filter(batch["dropped"])["record_id"]
     elif folder.endswith(naming.QUARANTINE_DIR):
@@ -145,7 +146,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
 
 def record_ids(directory: Place) -> RecordIds:
     """Returns the ids of the records that a build has read, as far as files can be read."""
-    folders = (naming.INDEX_DIR, naming.QUARANTINE_DIR)
+    folders = (naming.INDEX_DIR, naming.DUPLICATES_DIR, naming.QUARANTINE_DIR)
     files = [naming.DUPLICATES, naming.STORED_RECORDS] + [
         f"{folder}/{entry.name}"
         for folder in folders

@@ -10,7 +10,8 @@ import pytest
 
 from shard_format import DamageError, Ledger, Manifest, Schema, naming
 from shard_format import dropped as module
-from shard_format.dropped import count_duplicates, read_columns, read_refused, refused_bytes
+from shard_format.dropped import read_columns, read_refused, refused_bytes
+from shard_format.duplicates import count_duplicates
 
 MANIFEST = Manifest("x", Schema("image", ()), {}, Ledger(0, 0, 0, 0, 0, {}), {}, {})
 

@@ -16,7 +16,8 @@ from shard_format import (
     read_records,
     verify,
 )
-from shard_format.dropped import count_duplicates, read_refused, refused_bytes
+from shard_format.dropped import read_refused, refused_bytes
+from shard_format.duplicates import count_duplicates
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from beam_jobs.report.previews import (
 )
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
-from shard_format.dropped import count_duplicates, duplicates_files, read_columns
+from shard_format.duplicates import LeadingClusters, count_duplicates, read_duplicates
 
 _MOST_CLUSTERS = 24
 _MOST_MEMBERS = 6
@@ -30,7 +30,7 @@ _COLUMNS = ["record_id", "label", "split", "kind", "similarity", "conflict", "dr
 
 @dataclasses.dataclass
 class ClusterMember:
-    """A duplicate of the kept record; the fields are columns of duplicates.parquet.
+    """A duplicate of the kept record; the fields are columns of the duplicates.
 
     In that file every record of a cluster with several labels has `conflict`; here, only those
     whose label differs from that of the kept record.
@@ -79,7 +79,7 @@ def content(reported: ReportedSet) -> Content:
     """Numbers, then the clusters, those with conflicting labels first.
 
     Raises:
-        DamageError: duplicates.parquet or a shard was changed after the build.
+        DamageError: The duplicates or a shard were changed after the build.
     """
     counts = count_duplicates(reported.directory, reported.manifest)
     dropped = reported.manifest.ledger.duplicates
@@ -91,7 +91,7 @@ def content(reported: ReportedSet) -> Content:
 
 
 def read_clusters(reported: ReportedSet) -> list[DuplicateCluster]:
-    """Clusters to show: those with conflicting labels first, then the first ones of the file."""
+    """Clusters to show: those with conflicting labels first, then by the id of the kept record."""
     clusters = _read_members(reported, _chosen(reported))
     _add_previews_of_members(reported, clusters)
     for cluster in clusters:
@@ -104,20 +104,15 @@ def _rows(
     reported: ReportedSet, columns: Sequence[str], batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yields columns of the duplicates of all generations, piece by piece."""
-    for file in duplicates_files(reported.manifest):
-        yield from read_columns(reported.directory, file, columns, batch_rows)
+    rows = read_duplicates(reported.directory, reported.manifest, columns, batch_rows)
+    return (batch for _, batch in rows)
 
 
 def _chosen(reported: ReportedSet) -> list[str]:
-    contradictory: dict[str, None] = {}  # dictionaries keep the order of the file
-    first: dict[str, None] = {}
+    leading = LeadingClusters(_MOST_CLUSTERS)
     for batch in _rows(reported, ["kept_id", "conflict"]):
-        kept = batch["kept_id"]
-        conflicting = kept.filter(batch["conflict"])
-        for chosen, ids in ((contradictory, conflicting), (first, kept)):
-            if len(chosen) < _MOST_CLUSTERS:
-                chosen.update(dict.fromkeys(pc.unique(ids)[:_MOST_CLUSTERS].to_pylist()))
-    return list(contradictory | first)[:_MOST_CLUSTERS]
+        leading.add(batch["kept_id"], batch["conflict"])
+    return leading.chosen()
 
 
 def _read_members(reported: ReportedSet, chosen: list[str]) -> list[DuplicateCluster]:
