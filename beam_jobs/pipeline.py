@@ -487,7 +487,7 @@ class Commit(_ScaledWork):
         if not self._merging.max_levels:
             return WrittenParts(write_index(last, self._context))
         results = [PartResult(*one) for one in last]
-        return written_parts(results, quarantine=self._merging.ranges > 1)
+        return written_parts(results, others=self._merging.ranges > 1)
 
 
 def _count_unit(count: Count, unit: Unit, summary: UnitSummary) -> None:

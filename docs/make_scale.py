@@ -141,17 +141,20 @@ def planning_traffic(work: MergeWork, ranges: int, groups: int) -> StageTraffic:
     rows = work.row_bytes
     # Sidecars are read once for their columns, and once more where they have repeated records.
     reads = 2 * work.units
-    # Five exchanges, from each range to each: fingerprints, repeats, members, dropped, keys.
+    # Five exchanges, from each range to each: fingerprints, repeats, members, outcomes, keys.
     slices = 5 * ranges**2
-    # Each task reads what is decided; those of units which these are, four of them the columns,
-    # three of them the splits, one the keys of two splits where shards begin; those that receive
-    # slices where these are. What is written is read again for a checksum, twice.
-    reads += slices + ranges * (9 + 2 * 6 + 5 + 3 + 2 + 5 + 2)
-    # At the end, one worker reads the clusters, the splits, and how many records shards have.
-    reads += ranges * 3 + 1
-    # Fingerprints, columns, repeats, members, clusters, dropped, splits three times, keys.
-    # The decisions of each round, where the slices of six exchanges are, the units, and the plan.
-    writes = 10 * ranges + groups + 9 + 6 + 7
+    # Each task reads what is decided; those of units which these are, five of them the columns,
+    # three of them the splits, one which records are kept for others; the keys of two splits where
+    # shards begin; those that receive slices where these are. Columns are read again for a
+    # checksum, and clusters twice. Previews of 200 clusters are not worth counting.
+    reads += slices + ranges * (10 + 2 * 6 + 5 + 3 + 1 + 2 + 5 + 1 + 2)
+    # At the end, one worker reads the splits, and how many records shards have; and it reads what
+    # is decided before each round.
+    reads += ranges + 1 + 10
+    # Fingerprints, columns, repeats, members, clusters, outcomes, rows of the duplicates, kept
+    # records and their splits, splits three times, keys. The decisions of each round, where the
+    # slices of eight exchanges are, the units, and the plan.
+    writes = 13 * ranges + groups + 10 + 8 + 7
     sent = work.records * PLANNED_ROW_BYTES
     return StageTraffic(reads, writes, rows + 4 * sent, sent)
 

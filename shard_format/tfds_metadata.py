@@ -7,6 +7,7 @@ mapping, in which 64-bit integers are strings.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -118,4 +119,7 @@ def _feature(feature: Feature) -> dict[str, Any]:
 
 
 def _text(value: dict[str, Any]) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+    text = io.StringIO()  # `json.dumps` would hold a list of all pieces: two for each shard
+    text.writelines(json.JSONEncoder(indent=1, sort_keys=True).iterencode(value))
+    text.write("\n")
+    return text.getvalue()

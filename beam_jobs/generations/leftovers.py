@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from beam_jobs.stages.commit.duplicates import write_rows
+from beam_jobs.columns import first_of_run
+from beam_jobs.stages.commit.duplicates import duplicates_tasks, write_duplicates_part
 from beam_jobs.stages.commit.quarantine import write_parts
+from beam_jobs.stages.plan.list_duplicates import listed_rows, send_rows
+from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Ledger, Manifest, file_info, naming, open_split_index
 from shard_format.dropped import quarantine_batches, quarantine_files, read_columns
-from shard_format.duplicates import duplicates_files, read_duplicates
+from shard_format.duplicates import DUPLICATES_SCHEMA, num_parts, read_duplicates
 
 _BATCH_ROWS = 1 << 16
 _CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of the duplicates
+_DUPLICATES_ROWS = 1 << 13  # with previews, some MiB
+# Whether a row has the label of the kept record.
+_AGREES = pa.field("agrees", pa.bool_(), nullable=False)
 
 
 class Found(NamedTuple):
@@ -180,26 +187,56 @@ def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Works
         Names of the files, relative to the set.
     """
     wanted = pa.array(sorted(ids), pa.string())
-    names = []
-    tables = [pq.read_table(storage.open_arrow(base / name)) for name in duplicates_files(manifest)]
-    if tables:
-        table = pa.concat_tables(tables)
-        table = table.filter(pc.invert(_concerned(table, wanted)))
-        if len(table):
-            names += write_rows(workspace, _with_conflicts(table))
+    names = _write_duplicates(base, manifest, wanted, workspace)
     if quarantine_files(manifest):
         names += write_parts(workspace, _kept_rejects(base, manifest, wanted))
     return names
 
 
-def _with_conflicts(table: pa.Table) -> pa.Table:
-    """Returns duplicates by cluster; a later generation may contradict the label of a cluster."""
-    table = table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
-    same = pc.equal(pc.fill_null(table["label"], ""), pc.fill_null(table["kept_label"], ""))
-    differs = pa.array(table["kept_id"].filter(pc.invert(same)).unique().to_pylist(), pa.string())
-    conflict = pc.or_(table["conflict"], pc.is_in(table["kept_id"], value_set=differs))
-    at = table.column_names.index("conflict")
-    return table.set_column(at, table.schema.field("conflict"), conflict)
+def _write_duplicates(
+    base: Place, manifest: Manifest, ids: pa.Array, workspace: Workspace
+) -> list[str]:
+    """Writes the duplicates, whose parts may be others; a row is in memory for a moment."""
+    schema = DUPLICATES_SCHEMA.append(_AGREES)
+    # A row that differs first, so that the first one of a cluster says it for all.
+    order = ("kept_id", _AGREES.name, "record_id")
+    with closing(RowSorter(workspace.scratch_file(), schema, order)) as rows:
+        for _, batch in read_duplicates(base, manifest, batch_rows=_DUPLICATES_ROWS):
+            left = pa.Table.from_batches([batch.filter(pc.invert(_concerned(batch, ids)))])
+            rows.append(left.append_column(_AGREES, _agrees(left)).cast(schema))
+        if not rows.count:
+            return []
+        parts = num_parts(rows.count)
+        sizes = send_rows(workspace, 0, _with_conflicts(rows.in_order()), parts)
+    listed_rows(workspace).finish([sizes])
+    return [write_duplicates_part(task, workspace).file for task in duplicates_tasks(parts)]
+
+
+def _agrees(rows: pa.Table) -> pa.ChunkedArray:
+    """[n] bool, the rows that have the label of the kept record."""
+    return pc.equal(pc.fill_null(rows["label"], ""), pc.fill_null(rows["kept_label"], ""))
+
+
+def _with_conflicts(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yields duplicates by cluster; a later generation may contradict the label of a cluster.
+
+    Args:
+        tables: Rows with `_AGREES`, by cluster, in each those that do not agree first.
+    """
+    last, agrees = None, True
+    for table in tables:
+        ids = table["kept_id"].combine_chunks()
+        starts = np.ones(len(table), bool)
+        starts[1:] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+        first = np.array(table[_AGREES.name].to_numpy())
+        if ids[0].as_py() == last:  # the cluster began in an earlier table
+            first[0] = agrees
+        own = first[first_of_run(starts)]
+        last, agrees = ids[-1].as_py(), bool(own[-1])
+        table = table.drop_columns([_AGREES.name])
+        conflict = pc.or_(table["conflict"], pa.array(~own))
+        at = table.column_names.index("conflict")
+        yield table.set_column(at, table.schema.field("conflict"), conflict)
 
 
 def _kept_rejects(base: Place, manifest: Manifest, ids: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -57,6 +57,7 @@ class PreprocessOptions:
         kept_out: Lists of records to keep out, `removed.txt` of the set that is built again.
         index_in_one: Whether the index of each split is one file, in a repair of a set that was
             built before there were parts.
+        duplicates_in_one: Whether the duplicates are one file, in such a repair.
     """
 
     # The job of `shardmill preprocess`, and its help.
@@ -74,6 +75,7 @@ class PreprocessOptions:
     without_items: tuple[str, ...] = ()
     kept_out: tuple[str, ...] = ()
     index_in_one: bool = False
+    duplicates_in_one: bool = False
     name: str = run_option(
         "set",
         "First part of every shard's file name.",

@@ -99,7 +99,11 @@ class BuildJobs:
         for values in given:
             job = _job(values, self._directory, sources)
             if job is not None and (manifest is None or _agrees(job, manifest)):
-                job = dataclasses.replace(job, index_in_one=not self._has_parts(manifest))
+                job = dataclasses.replace(
+                    job,
+                    index_in_one=not self._has_parts(manifest),
+                    duplicates_in_one=self._has_one_file(manifest),
+                )
                 if not self._number:
                     return job
                 base = str(self._repair.directory)
@@ -112,6 +116,12 @@ class BuildJobs:
             return any(split.index for split in manifest.splits.values())
         files = storage.list_folder(self._directory / naming.INDEX_DIR)
         return any(file.name.endswith(naming.SHARDS_SUFFIX) for file in files)
+
+    def _has_one_file(self, manifest: Manifest | None) -> bool:
+        """Whether the build has one file of duplicates, as any build before there were parts."""
+        if manifest is not None:
+            return naming.DUPLICATES in manifest.files
+        return storage.stat(self._directory / naming.DUPLICATES) is not None
 
     def all(self, first: PreprocessOptions) -> list[PreprocessOptions]:
         """Returns the jobs that were merged into the build in order; one if nothing was merged."""

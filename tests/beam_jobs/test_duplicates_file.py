@@ -7,7 +7,7 @@ import itertools
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.stages.commit import duplicates
+from beam_jobs.stages.plan import list_duplicates
 from shard_format import open_index
 from shard_format.verification import verify
 
@@ -64,9 +64,9 @@ def test_what_was_left_out_and_for_what(kind, corpus, build, tmp_path):
 def test_rows_that_come_one_by_one_make_the_same_file(corpus, build, monkeypatch):
     """As of many duplicates, whose clusters do not end where a batch does."""
     expected = build(corpus, "one").manifest
-    read = duplicates.read_batches
+    read = list_duplicates.read_batches
     monkeypatch.setattr(
-        duplicates,
+        list_duplicates,
         "read_batches",
         lambda place: (rows.slice(at, 1) for rows in read(place) for at in range(len(rows))),
     )

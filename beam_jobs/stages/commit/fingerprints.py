@@ -8,7 +8,7 @@ units; build.json has its checksum.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from beam_jobs.columns import int64
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import RecordType
+from beam_jobs.stages.plan import Plan
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
+from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace, read_batches
 from foundation import storage
 from shard_format import file_info, naming
@@ -36,7 +38,7 @@ _KEPT = pa.schema([CLUSTER_SCHEMA.field("record"), CLUSTER_SCHEMA.field("kept_id
 def write_fingerprints(
     context: JobContext,
     sidecars: Sidecars,
-    names: Sequence[str],
+    plan: Plan,
     removed: RemovedRecords,
 ) -> dict[str, Any]:
     """Writes the file, if later generations need it.
@@ -44,7 +46,7 @@ def write_fingerprints(
     Args:
         context: The job; its workspace has the clusters and the splits that the plan found.
         sidecars: All staged units.
-        names: Names of the splits, by their numbers in the plan.
+        plan: The plan.
         removed: The records that the set keeps out.
 
     Returns:
@@ -58,8 +60,9 @@ def write_fingerprints(
         return {}
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
     storage.make_folder(place.parent)
+    names = pa.array(plan.num_shards, pa.string())
     with (
-        _kept_ids(workspace) as kept_ids,
+        _kept_ids(workspace, plan.cluster_files) as kept_ids,
         workspace.write_arrow(place, durable=True) as sink,
         pa.ipc.new_file(sink, pa.schema(fields)) as writer,
         workspace.local_copy(workspace.plan / SPLITS_FILE) as path,
@@ -68,7 +71,7 @@ def write_fingerprints(
         for begin, table in sidecars.without_progress():
             split = splits[begin : begin + len(table)].astype(np.int64)
             columns = {name: table[name] for name in table.column_names}
-            columns["split"] = _taken(pa.array(names, pa.string()), split)
+            columns["split"] = _taken(names, split)
             columns["kept_id"] = kept_ids.take(begin, begin + len(table))
             rows = pa.table({field.name: columns[field.name] for field in fields})
             if removed.ids:
@@ -119,16 +122,20 @@ class _KeptIds:
 
 
 @contextlib.contextmanager
-def _kept_ids(workspace: Workspace) -> Iterator[_KeptIds]:
+def _kept_ids(workspace: Workspace, files: Mapping[str, str]) -> Iterator[_KeptIds]:
     """Within this context, the kept ids of all duplicates, which wait on disk if they are many."""
     sorter = RowSorter(workspace.scratch_file(), _KEPT, ["record"])
     with contextlib.closing(sorter):
-        for rows in _dropped(workspace):
+        for rows in _dropped(workspace, files):
             sorter.append(rows)
         yield _KeptIds(sorter.in_order())
 
 
-def _dropped(workspace: Workspace) -> Iterator[pa.Table]:
+def _dropped(workspace: Workspace, files: Mapping[str, str]) -> Iterator[pa.Table]:
     """The duplicates that are left out, in no order that matters."""
-    for table in read_batches(workspace.clusters, [*_KEPT.names, "dropped"]):
-        yield table.filter(table["dropped"]).select(_KEPT.names)
+    for name, sha256 in files.items():
+        with workspace.local_copy(workspace.plan / name) as path:
+            with dropping_damaged(lambda: None):  # every build writes it again
+                workspace.check_file(path, sha256)
+            for table in read_batches(path, [*_KEPT.names, "dropped"]):
+                yield table.filter(table["dropped"]).select(_KEPT.names)

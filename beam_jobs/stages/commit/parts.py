@@ -1,4 +1,4 @@
-"""What workers write before the commit of a large corpus: parts of the index and the quarantine."""
+"""What workers write before the commit of a large corpus: parts of its largest files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_jobs.job_context import JobContext
+from beam_jobs.stages.commit.duplicates import (
+    DuplicatesTask,
+    WrittenFile,
+    planned_duplicates,
+    write_duplicates_part,
+)
 from beam_jobs.stages.commit.index import (
     IndexResult,
     IndexTask,
@@ -17,9 +23,10 @@ from beam_jobs.stages.commit.quarantine_parts import (
     quarantine_tasks,
     write_quarantine_part,
 )
-from beam_jobs.stages.commit.shard_set import WrittenFile, WrittenParts
+from beam_jobs.stages.commit.shard_set import WrittenParts
+from beam_jobs.stages.plan import load_plan
 
-_INDEX, _QUARANTINE = "index", "quarantine"
+_INDEX, _QUARANTINE, _DUPLICATES = "index", "quarantine", "duplicates"
 
 
 class PartTask(NamedTuple):
@@ -53,13 +60,18 @@ def part_tasks(
 
     Args:
         done: All shards, see `ShardDone`.
-        measured: The tasks that have measured the quarantine; None if the commit writes it.
+        measured: The tasks that have measured the quarantine; None if the commit writes it, and the
+            duplicates.
         context: The job.
     """
     for index in index_tasks(done, context):
         yield PartTask(_INDEX, index)
-    for quarantine in quarantine_tasks(measured, context) if measured is not None else ():
+    if measured is None:
+        return
+    for quarantine in quarantine_tasks(measured, context):
         yield PartTask(_QUARANTINE, quarantine)
+    for duplicates in planned_duplicates(load_plan(context.workspace)):
+        yield PartTask(_DUPLICATES, duplicates)
 
 
 def write_part(task: PartTask, context: JobContext) -> PartResult:
@@ -70,17 +82,20 @@ def write_part(task: PartTask, context: JobContext) -> PartResult:
     """
     if task.kind == _INDEX:
         return PartResult(_INDEX, write_index_part(IndexTask(*task.values), context))
-    part = write_quarantine_part(QuarantineTask(*task.values), context)
-    return PartResult(_QUARANTINE, part)
+    if task.kind == _QUARANTINE:
+        part = write_quarantine_part(QuarantineTask(*task.values), context)
+    else:
+        part = write_duplicates_part(DuplicatesTask(*task.values), context.workspace)
+    return PartResult(task.kind, part)
 
 
-def written_parts(results: Sequence[PartResult], *, quarantine: bool) -> WrittenParts:
+def written_parts(results: Sequence[PartResult], *, others: bool) -> WrittenParts:
     """The parts that workers have written.
 
     Args:
         results: What `write_part` returned.
-        quarantine: Whether the quarantine is among them, which may be empty.
+        others: Whether parts of all files are among them, and not of the index alone.
     """
-    index = [IndexResult(*one.values) for one in results if one.kind == _INDEX]
-    files = [WrittenFile(*one.values) for one in results if one.kind == _QUARANTINE]
-    return WrittenParts(index, files if quarantine else None)
+    indexes = [IndexResult(*one.values) for one in results if one.kind == _INDEX]
+    files = [WrittenFile(*one.values) for one in results if one.kind != _INDEX]
+    return WrittenParts(indexes, files if others else None)

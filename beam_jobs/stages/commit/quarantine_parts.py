@@ -19,8 +19,8 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.progress import report
 from beam_jobs.stages.commit import quarantine
+from beam_jobs.stages.commit.duplicates import WrittenFile
 from beam_jobs.stages.commit.quarantine import rejects_of
-from beam_jobs.stages.commit.shard_set import WrittenFile
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.merge_levels import part_of
 from beam_jobs.staging import UnitSummary

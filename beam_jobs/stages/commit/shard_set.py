@@ -6,6 +6,7 @@ writes the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,11 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.stages.commit.build_info import corpus_warnings, staging_notes, write_build_info
-from beam_jobs.stages.commit.duplicates import write_duplicates
+from beam_jobs.stages.commit.duplicates import (
+    WrittenFile,
+    planned_duplicates,
+    write_duplicates_part,
+)
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.index import IndexResult, read_notes
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
@@ -48,30 +53,16 @@ from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
 
-class WrittenFile(NamedTuple):
-    """A file of the set that a worker has written.
-
-    Attributes:
-        file: Its name, relative to the set.
-        bytes: Its size.
-        sha256: Its SHA-256, in hex.
-    """
-
-    file: str
-    bytes: int
-    sha256: str
-
-
 class WrittenParts(NamedTuple):
     """Parts of the set that are written before the commit, or as it takes them.
 
     Attributes:
         indexes: The parts of the index of every split.
-        quarantine: Those of the quarantine; None if the commit writes it.
+        others: Those of the quarantine and of the duplicates; None if the commit writes them.
     """
 
     indexes: Iterable[IndexResult]
-    quarantine: list[WrittenFile] | None = None
+    others: list[WrittenFile] | None = None
 
 
 def commit(
@@ -99,7 +90,7 @@ def commit(
     ledger = _ledger(summaries, plan)
     if not (ledger.kept or options.keep_empty or options.base):  # a generation may have none
         raise nothing_kept(ledger, summaries, workspace)
-    if parts.quarantine is None:
+    if parts.others is None:
         left_out = sum(summary.read - summary.kept for summary in summaries)
         report(workspace.progress, "commit", total=left_out)
     schema = with_class_names(record_type.schema, plan.class_names)
@@ -114,13 +105,13 @@ def commit(
     for name, content in contents.items():
         _write(workspace, name, content)
     files = [*contents, *(naming.shards_file(name) for name in splits if splits[name].index)]
-    sidecars = Sidecars(workspace, summaries)
-    files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     removed = read_planned(workspace)
-    if parts.quarantine is None:
+    others = parts.others
+    if others is None:
+        others = [write_duplicates_part(task, workspace) for task in planned_duplicates(plan)]
         files += write_quarantine(workspace, summaries, removed)
     files += _write_removed(workspace, removed, options)
-    fingerprints = write_fingerprints(context, sidecars, list(plan.num_shards), removed)
+    fingerprints = write_fingerprints(context, Sidecars(workspace, summaries), plan, removed)
     fingerprints |= {} if options.no_fingerprints else write_seen_items(workspace, summaries)
     manifest = Manifest(
         name=options.name,
@@ -129,10 +120,7 @@ def commit(
         ledger=ledger,
         config=options.config() | record_type.config() | plan.settled,
         files={name: file_info(workspace.out / name) for name in files}
-        | {
-            one.file: {"bytes": one.bytes, "sha256": one.sha256}
-            for one in (*written, *(parts.quarantine or ()))
-        },
+        | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in (*written, *others)},
     )
     _remove_strangers(workspace, manifest)
     filled = {name: described for name, described in tables.items() if splits[name].records}
@@ -253,6 +241,10 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     for name in _present(workspace):
         if name not in known and not _is_shard(name, manifest):
             storage.delete(workspace.out / name)
+    parts = storage.local_path(workspace.out / naming.DUPLICATES_DIR)
+    if parts is not None:
+        with contextlib.suppress(OSError):  # there are parts in it, or files of others, or none
+            parts.rmdir()
 
 
 def _is_shard(name: str, manifest: Manifest) -> bool:
@@ -269,8 +261,10 @@ def _present(workspace: Workspace) -> Iterator[str]:
     for entry in storage.list_folder(workspace.out):
         if naming.parse_shard_file(entry.name) or entry.name.endswith(naming.LABELS_SUFFIX):
             yield entry.name
-    for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR):
-        if storage.is_folder(workspace.out / folder):  # there may be no quarantine
+    for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.DUPLICATES_DIR):
+        if storage.is_folder(workspace.out / folder):  # there may be none
             for entry in storage.list_folder(workspace.out / folder):
-                yield f"{folder}/{entry.name}"
+                file = f"{folder}/{entry.name}"
+                if folder != naming.DUPLICATES_DIR or naming.DUPLICATES_PART.fullmatch(file):
+                    yield file
     yield from (naming.DUPLICATES, *naming.TOKENIZERS.values())

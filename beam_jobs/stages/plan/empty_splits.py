@@ -129,8 +129,8 @@ def _given(
         f"Split {name!r} is empty: "
         + (
             f"{counted(staged[name], 'record')} of it can be used, but all are left out as "
-            "duplicates (duplicates.parquet lists them). Remove the copies from the other splits, "
-            "or use --dedup off."
+            "duplicates (the duplicates of the set list them). Remove the copies from the other "
+            "splits, or use --dedup off."
             if staged[name]
             else "no file of it has a record that can be used. 'shardmill quarantine list "
             f"{workspace.out}' lists the reasons."

@@ -148,5 +148,5 @@ def conflict_notes(conflicts: int, clusters: int, options: PreprocessOptions) ->
     }.get((options.duplicates, options.conflicts), "all their records are kept")
     return [
         f"{conflicts} of {clusters} duplicate clusters have contradictory labels: "
-        f"{what} (duplicates.parquet lists them)"
+        f"{what} (the duplicates of the set list them)"
     ]

@@ -36,6 +36,7 @@ from beam_jobs.stages.plan.find_duplicates import (
     write_clusters,
 )
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows, sorted_partitions
+from beam_jobs.stages.plan.list_duplicates import list_at_once
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
 from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
@@ -90,6 +91,9 @@ class Plan(NamedTuple):
         notes: What the user should know.
         warnings: What makes the set unfit for its use, most likely.
         settled: Decisions of the record type, see `RecordType.prepare_shared_artifacts`.
+        cluster_files: Files with all clusters of duplicates, in the folder of the plan, with their
+            SHA-256; "" where it is not known.
+        duplicates_parts: Number of files of the duplicates; 0 without a cluster.
     """
 
     num_shards: dict[str, int]
@@ -105,6 +109,8 @@ class Plan(NamedTuple):
     notes: list[str]
     warnings: list[str]
     settled: dict[str, Any]
+    cluster_files: dict[str, str]
+    duplicates_parts: int
 
 
 def plan_shards(
@@ -253,6 +259,10 @@ def _write_plan(state: PlanState) -> Plan:
         # A generation may be small: its splits are those of the set.
         warnings=[] if options.base else _empty_split_warnings(state),
         settled=settled,
+        cluster_files={workspace.clusters.name: ""},
+        duplicates_parts=(
+            list_at_once(state.context, state.sidecars, assignment) if len(clusters.members) else 0
+        ),
     )
     store_plan(workspace, plan)
     workspace.share_plan_file(SPLITS_FILE)

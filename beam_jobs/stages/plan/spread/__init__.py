@@ -9,6 +9,7 @@ of the next round need into an `Exchange`; one worker then decides from their sm
     unit_range   the units, columns and splits of a task
     duplicates   by ranges of the fingerprint
     splits       classes, splits, balance
+    listing      the rows of duplicates.parquet
     shards       where shards begin by ranges of the key, and the recipes of the first merge level
 """
 

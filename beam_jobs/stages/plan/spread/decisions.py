@@ -38,6 +38,9 @@ class Decisions:
         clusters: Number of clusters of duplicates.
         conflicts: Clusters whose records have different labels.
         lost_to_conflict: Records left out only for that.
+        cluster_files: Files with the clusters of each range of fingerprints, with their SHA-256.
+        previewed: Kept ids of the clusters that have previews.
+        duplicates_parts: See `Plan`.
         class_names: Names of the classes by label feature.
         notes: Notes for the user.
         wanted: Bins of `Quantiles` whose keys the next round collects.
@@ -64,6 +67,9 @@ class Decisions:
     clusters: int = 0
     conflicts: int = 0
     lost_to_conflict: int = 0
+    cluster_files: dict[str, str] = dataclasses.field(default_factory=dict)
+    previewed: list[str] = dataclasses.field(default_factory=list)
+    duplicates_parts: int = 0
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
     wanted: list[int] = dataclasses.field(default_factory=list)

@@ -8,15 +8,17 @@ the worker of the range.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, int64, repeated
-from beam_jobs.dedup.clusters import CLUSTER_ORDER, CLUSTER_SCHEMA, MEMBER_COLUMNS, Clusters
+from beam_jobs.dedup.clusters import MEMBER_COLUMNS, Clusters
 from beam_jobs.dedup.exact import (
     BY_HEAD,
     FINGERPRINT,
@@ -27,11 +29,13 @@ from beam_jobs.dedup.exact import (
     repeats_schema,
     whole_runs,
 )
-from beam_jobs.stages.plan.find_duplicates import (
-    confirmed,
-    exact_clusters,
-    sort_clusters,
-    write_clusters,
+from beam_jobs.stages.plan.find_duplicates import confirmed, exact_clusters, sort_clusters
+from beam_jobs.stages.plan.list_duplicates import (
+    ListedClusters,
+    is_kept,
+    parts_to_write,
+    previewed_clusters,
+    survey,
 )
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
@@ -43,12 +47,13 @@ from beam_jobs.workspace import read_batches
 from foundation.storage import Place
 from shard_format import file_sha256
 
-_HEADS, _REPEATS, _MEMBERS, _DROPPED = "heads", "repeats", "members", "dropped"  # exchanges
+_HEADS, _REPEATS, _MEMBERS, _OUTCOMES = "heads", "repeats", "members", "outcomes"  # exchanges
 
 _COLUMNS = {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}
 # The rows of `repeated_rows`, with the range of fingerprints that each is in.
 _RANGE = pa.field("range", pa.int64())
-_DROPPED_ROW = np.dtype([("record", np.int64)])
+# What is decided about a record: it is dropped, or kept in place of others.
+_OUTCOME = np.dtype([("record", np.int64), ("dropped", np.bool_)])
 
 
 def send_heads(plan: SpreadPlan, number: int, sidecars: Sidecars) -> bytes:
@@ -78,7 +83,7 @@ def find_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
             partitions.add(range_of(rows["head"] // np.uint64(plan.ranges), parts), rows)
         for rows in partitions.take():
             repeats = rows[repeated(rows["head"])]
-            sources = _source(begins, repeats["record"])
+            sources = source_of(begins, repeats["record"])
             repeats["record"] -= begins[sources]
             by_source.add(sources, repeats)
         slices = (rows.tobytes() for rows in by_source.take())
@@ -126,7 +131,7 @@ def after_descriptions(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
 
 
 def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
-    """Writes the clusters of a range of fingerprints, and sends which records are left out."""
+    """Writes the clusters of a range of fingerprints, and sends what is decided about records."""
     options, number_of_clusters = plan.context.options, 0
 
     def counted(parts: Iterable[Clusters]) -> Iterator[Clusters]:
@@ -141,50 +146,74 @@ def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
         # What must be confirmed has a digest of the content in place of the fingerprint.
         parts = exact_clusters(whole_runs(rows.in_order()), options, None)
         clusters = sort_clusters(counted(parts), plan.workspace, _file(plan, number))
+    with plan.workspace.local_copy(_file(plan, number)) as path:
+        return {
+            "dropped": clusters.num_dropped,
+            "conflicts": clusters.conflicts,
+            "lost_to_conflict": clusters.lost_to_conflict,
+            "clusters": number_of_clusters,
+            "sha256": file_sha256(path),
+            "sizes": _send_outcomes(plan, number, path),
+            "listed": survey(path),
+        }
+
+
+def _send_outcomes(plan: SpreadPlan, number: int, clusters: Path) -> bytes:
+    """Sends which records are left out, and which are kept in place of others."""
     begins = plan.begins
-    with plan.partitions(_DROPPED_ROW, plan.ranges) as by_source:
-        for table in read_batches(_file(plan, number), ["record", "dropped"]):
-            records = int64(table.filter(table["dropped"])["record"])
-            sources = _source(begins, records)
-            by_source.add(sources, (records - begins[sources]).view(_DROPPED_ROW))
+    with plan.partitions(_OUTCOME, plan.ranges) as by_source:
+        for table in read_batches(clusters, ["record_id", "kept_id", "dropped", "record"]):
+            decided = table.filter(pc.or_(is_kept(table), table["dropped"]))
+            records = int64(decided["record"])
+            sources = source_of(begins, records)
+            rows = np.empty(len(decided), _OUTCOME)
+            rows["record"] = records - begins[sources]
+            rows["dropped"] = decided["dropped"].to_numpy()
+            by_source.add(sources, rows)
         slices = (part.tobytes() for part in by_source.take())
-        sizes = plan.exchange(_DROPPED).write(number, slices)
-    return {
-        "dropped": clusters.num_dropped,
-        "conflicts": clusters.conflicts,
-        "lost_to_conflict": clusters.lost_to_conflict,
-        "clusters": number_of_clusters,
-        "sha256": file_sha256(_file(plan, number)),
-        "sizes": sizes,
-    }
+        return plan.exchange(_OUTCOMES).write(number, slices)
 
 
 def after_clusters(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
-    """Sorts the clusters of all ranges for the commit."""
-    plan.exchange(_DROPPED).finish([result["sizes"] for result in results])
+    """Adds up the clusters of all ranges, and decides how they are listed."""
+    decisions = plan.decisions
+    plan.exchange(_OUTCOMES).finish([result["sizes"] for result in results])
     for name in ("dropped", "conflicts", "lost_to_conflict", "clusters"):
-        setattr(plan.decisions, name, sum(result[name] for result in results))
-    with closing(plan.sorter(CLUSTER_SCHEMA, CLUSTER_ORDER)) as rows:
-        for number, result in enumerate(results):
-            with dropping_damaged(lambda: None):
-                plan.workspace.check_file(_file(plan, number), result["sha256"])
-            for table in read_batches(_file(plan, number)):
-                rows.append(table)
-        write_clusters(plan.workspace, CLUSTER_SCHEMA, rows.in_order())
+        setattr(decisions, name, sum(result[name] for result in results))
+    decisions.cluster_files = {
+        _file(plan, number).name: result["sha256"] for number, result in enumerate(results)
+    }
+    listed = [ListedClusters(*result["listed"]) for result in results]
+    decisions.previewed = previewed_clusters(listed)
+    decisions.duplicates_parts = parts_to_write(listed, plan.context.options)
 
 
-def no_clusters(plan: SpreadPlan) -> None:
-    """Writes the clusters of a job that keeps duplicates."""
-    write_clusters(plan.workspace, CLUSTER_SCHEMA, [])
+@contextmanager
+def clusters_of(plan: SpreadPlan, number: int) -> Iterator[Path]:
+    """Within this context, the file of the clusters of a range of fingerprints.
+
+    Raises:
+        InputError: It was damaged since it was written.
+    """
+    place = _file(plan, number)
+    with plan.workspace.local_copy(place) as path:
+        with dropping_damaged(lambda: None):  # every build writes it again
+            plan.workspace.check_file(path, plan.decisions.cluster_files[place.name])
+        yield path
 
 
-def dropped_records(plan: SpreadPlan, number: int) -> IntArray:
-    """[n] int64, the records of a range of units that are left out as duplicates."""
-    received = plan.exchange(_DROPPED).rows(number, plan.ranges, np.int64)
-    return np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in received)])
+def outcomes(plan: SpreadPlan, number: int) -> tuple[IntArray, IntArray]:
+    """The records of a range of units that are left out, and those that are kept for others.
+
+    Both are [n] int64, ascending.
+    """
+    received = plan.exchange(_OUTCOMES).rows(number, plan.ranges, _OUTCOME)
+    rows = np.concatenate([np.zeros(0, _OUTCOME), *(own for _, own in received)])
+    rows.sort(order="record")
+    return rows["record"][rows["dropped"]], rows["record"][~rows["dropped"]]
 
 
-def _source(begins: IntArray, records: IntArray) -> IntArray:
+def source_of(begins: IntArray, records: IntArray) -> IntArray:
     """[n] int64, the range of units that has each record."""
     return np.searchsorted(begins, records, side="right") - 1
 

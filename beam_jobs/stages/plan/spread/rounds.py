@@ -14,7 +14,7 @@ from beam_jobs.progress import report
 from beam_jobs.stages.plan.merge_levels import Merging
 from beam_jobs.stages.plan.plan import check_complete
 from beam_jobs.stages.plan.splits import named_splits
-from beam_jobs.stages.plan.spread import duplicates, shards, splits
+from beam_jobs.stages.plan.spread import duplicates, listing, shards, splits
 from beam_jobs.stages.plan.spread.decisions import (
     Decisions,
     SpreadPlan,
@@ -76,6 +76,7 @@ def _rounds(options: PreprocessOptions) -> list[Round]:
             Round("FindRepeats", duplicates.find_repeats, duplicates.after_repeats),  # fingerprints
             Round("DescribeRepeats", duplicates.describe_repeats, duplicates.after_descriptions),
             Round("JoinClusters", duplicates.join_clusters, duplicates.after_clusters),
+            Round("ListDuplicates", listing.list_duplicates, listing.after_listing),
         ]
     rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
     if options.stratify and not splits_are_given(options.split):
@@ -203,9 +204,7 @@ def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     decisions.named = list({name for result in results for name in result["named"]})
     staged = all_names(result["staged"] for result in results)
     decisions.staged = {feature: list(names) for feature, names in staged.items()}
-    if plan.context.options.dedup == "off":
-        duplicates.no_clusters(plan)
-    else:
+    if plan.context.options.dedup != "off":
         duplicates.receive_heads(plan, [result["sizes"] for result in results])
     passes = len(_rounds(plan.context.options)) - 1
     report(plan.workspace.progress, "plan", total=plan.records * passes)

@@ -24,6 +24,7 @@ from beam_jobs.stages.plan.merge_levels import Level, MergeWork, choose_levels, 
 from beam_jobs.stages.plan.merge_plan import Destinations, UnitGroups, store_merge_plan
 from beam_jobs.stages.plan.plan import Plan, count_kept, shard_salt, shards_of, store_plan
 from beam_jobs.stages.plan.splits import Identity
+from beam_jobs.stages.plan.spread import listing
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.splits import final_splits
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
@@ -69,12 +70,14 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
         counted = count_kept(assignment, columns, plan.context.record_type)
         if plan.context.record_type.sample_bytes:
             plan.save(f"sample-{number:05d}", sample_bytes(assignment, columns))
+        split_sizes = listing.send_splits(plan, number, columns, assignment)
     return {
         "records_of": records_of,
         "bytes_of": bytes_of,
         "kept": assignment.counts(),
         "counted": counted,
         "sizes": sizes,
+        "split_sizes": split_sizes,
     }
 
 
@@ -82,6 +85,7 @@ def after_keys(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Decides how many shards every split has."""
     decisions = plan.decisions
     plan.exchange(_KEYS).finish([result["sizes"] for result in results])
+    listing.receive_splits(plan, [result["split_sizes"] for result in results])
     for name in ("records_of", "bytes_of", "kept"):
         total = np.sum([result[name] for result in results], axis=0)
         setattr(decisions, name, total.tolist())
@@ -221,6 +225,8 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         ],
         warnings=[] if all(decisions.kept) else _empty_splits(plan),
         settled=settled,
+        cluster_files=decisions.cluster_files,
+        duplicates_parts=decisions.duplicates_parts,
     )
     store_plan(workspace, stored)
     write_planned(workspace, RemovedRecords())

@@ -30,7 +30,8 @@ from beam_jobs.stages.plan.splits import (
     positions_by_class,
 )
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
-from beam_jobs.stages.plan.spread.duplicates import dropped_records
+from beam_jobs.stages.plan.spread.duplicates import outcomes
+from beam_jobs.stages.plan.spread.listing import save_kept_records
 from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
@@ -44,7 +45,9 @@ def leave_out_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     assignment = Assignment(np.zeros(units.sidecars.records, np.int8))
     if plan.context.options.dedup != "off":
-        assignment.split_of[dropped_records(plan, number)] = LEFT_OUT
+        dropped, kept = outcomes(plan, number)
+        assignment.split_of[dropped] = LEFT_OUT
+        save_kept_records(plan, number, kept)
     units.save_splits(_KEPT, assignment)
     with units.columns() as columns:
         return names_of(plan, columns, assignment)

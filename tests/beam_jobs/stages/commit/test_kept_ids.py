@@ -52,7 +52,7 @@ def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, se
     expected = [f"id-{kept_of[one]}" if one in kept_of else None for one in range(records)]
     cuts = np.unique([0, *generator.integers(0, records, 5), records]).tolist()
     ids = []
-    with fingerprints._kept_ids(workspace) as kept_ids:
+    with fingerprints._kept_ids(workspace, {workspace.clusters.name: ""}) as kept_ids:
         for begin, end in itertools.pairwise(cuts):  # as units cut them
             ids += kept_ids.take(begin, end).to_pylist()
     assert ids == expected

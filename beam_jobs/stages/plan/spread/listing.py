@@ -1,0 +1,96 @@
+"""The duplicates of a set, from ranges of the fingerprint to the workers that write their parts.
+
+The worker of a range has whole clusters, and sends their rows. The splits of the kept records come
+from the workers that have these records, once no split changes any more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray, uint64
+from beam_jobs.stages.plan.list_duplicates import (
+    KEPT_RECORD,
+    KEPT_SPLIT,
+    kept_splits,
+    list_rows,
+    listed_rows,
+    send_rows,
+)
+from beam_jobs.stages.plan.spread.decisions import SpreadPlan
+from beam_jobs.stages.plan.spread.duplicates import clusters_of, source_of
+from beam_jobs.stages.plan.spread.unit_range import UnitRange
+from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.sidecars import Sidecars, rows_among
+from shard_format.duplicates import parts_of_hashes
+
+
+def list_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Sends the rows of the clusters of a range of fingerprints to the parts of the duplicates."""
+    parts = plan.decisions.duplicates_parts
+    if not parts:
+        return {"sizes": b""}
+    with clusters_of(plan, number) as clusters:
+        previews_of = partial(_previews, plan)
+        rows = list_rows(
+            clusters, plan.decisions.previewed, previews_of, lambda records: records, np.int64
+        )
+        tables = (
+            table.append_column(KEPT_RECORD, pa.array(kept, mask=kept < 0)) for table, kept in rows
+        )
+        return {"sizes": send_rows(plan.workspace, number, tables, parts)}
+
+
+def after_listing(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
+    """Lets workers read the rows of the parts."""
+    if plan.decisions.duplicates_parts:
+        listed_rows(plan.workspace).finish([result["sizes"] for result in results])
+
+
+def save_kept_records(plan: SpreadPlan, number: int, kept: IntArray) -> None:
+    """Saves which records of a range of units are kept for others, [n] int64, ascending."""
+    plan.save(_kept_records(number), kept)
+
+
+def send_splits(plan: SpreadPlan, number: int, columns: Sidecars, assignment: Assignment) -> bytes:
+    """Sends the splits of the kept records of a range of units; returns the sizes."""
+    parts = plan.decisions.duplicates_parts
+    if not parts:
+        return b""
+    kept, before = plan.load(_kept_records(number), np.int64), plan.begins[number]
+    with plan.partitions(KEPT_SPLIT, parts) as partitions:
+        for begin, table in columns.without_progress():
+            inside, rows = rows_among(kept, begin, table)
+            splits = np.empty(len(rows), KEPT_SPLIT)
+            splits["record"] = kept[inside] + before
+            splits["split"] = assignment.of(begin, table)[rows]
+            partitions.add(parts_of_hashes(uint64(table["id_hash"])[rows], parts), splits)
+        slices = (rows.tobytes() for rows in partitions.take())
+        return kept_splits(plan.workspace).write(number, slices)
+
+
+def receive_splits(plan: SpreadPlan, sizes: list[bytes]) -> None:
+    """Lets the workers of the parts read the splits."""
+    if plan.decisions.duplicates_parts:
+        kept_splits(plan.workspace).finish(sizes)
+
+
+def _previews(plan: SpreadPlan, records: IntArray) -> list[bytes | None]:
+    """Previews of some records of any ranges of units."""
+    begins, preview = plan.begins, plan.context.record_type.preview
+    sources = source_of(begins, records)
+    previews: list[bytes | None] = [None] * len(records)
+    for source in np.unique(sources).tolist():
+        rows = np.flatnonzero(sources == source)
+        examples = UnitRange(plan, source).sidecars.examples(records[rows] - begins[source])
+        for row, example in zip(rows.tolist(), examples, strict=True):
+            previews[row] = preview(example)
+    return previews
+
+
+def _kept_records(number: int) -> str:
+    return f"kept-records-{number:05d}"
