@@ -25,7 +25,7 @@ from beam_jobs.stages.commit import quarantine
 from beam_jobs.stages.plan import merge_levels
 from foundation import storage
 from foundation.storage import Url
-from shard_format import index_parts, load_manifest, naming, verify
+from shard_format import duplicates, index_parts, load_manifest, naming, verify
 from tests.fixtures.killed_commands import all_parts, finished_parts
 
 COMMAND = [sys.executable, "-m", "cli.main", "preprocess"]
@@ -231,14 +231,17 @@ def test_a_crash_before_any_rename_of_a_large_job(kind, build, tmp_path, monkeyp
     one = (corpus / "class1" / kind.file("001")).read_bytes()
     for number in range(4):
         (corpus / "class0" / kind.file(f"broken{number}")).write_bytes(kind.damaged(one))
-    (corpus / "class1" / kind.file("copy")).write_bytes(one)
+    for number in range(5):
+        (corpus / "class1" / kind.file(f"copy{number}")).write_bytes(one)
     options = {"unit_size": "2KiB", "num_shards": 4}
     monkeypatch.setattr(index_parts, "PART_ROWS", 5)
+    monkeypatch.setattr(duplicates, "PART_ROWS", 2)
     monkeypatch.setattr(quarantine, "PART_BYTES", 1 << 10)
     monkeypatch.setattr(quarantine, "GROUP_BYTES", 1 << 9)
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
-    assert {"index/train-00001.arrow", "quarantine/part-00001.parquet"} <= set(files)
+    parts = {"index/train-00001.arrow", "quarantine/part-00001.parquet"}
+    assert parts | {"duplicates/part-00001.parquet"} <= set(files)
     monkeypatch.setattr(merge_levels, "_LOCAL_BYTES", 1)
     monkeypatch.setattr(merge_levels, "RANGE_BYTES", 1 << 12)
 

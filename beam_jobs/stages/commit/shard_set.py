@@ -110,6 +110,7 @@ def commit(
     if others is None:
         others = [write_duplicates_part(task, workspace) for task in planned_duplicates(plan)]
         files += write_quarantine(workspace, summaries, removed)
+    by_workers: list[IndexResult | WrittenFile] = [*written, *others]
     files += _write_removed(workspace, removed, options)
     fingerprints = write_fingerprints(context, Sidecars(workspace, summaries), plan, removed)
     fingerprints |= {} if options.no_fingerprints else write_seen_items(workspace, summaries)
@@ -120,7 +121,7 @@ def commit(
         ledger=ledger,
         config=options.config() | record_type.config() | plan.settled,
         files={name: file_info(workspace.out / name) for name in files}
-        | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in (*written, *others)},
+        | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in by_workers},
     )
     _remove_strangers(workspace, manifest)
     filled = {name: described for name, described in tables.items() if splits[name].records}
