@@ -12,6 +12,10 @@ from __future__ import annotations
 # larger than usual.
 UNITS = 1 << 20
 
+# Files that are listed as one piece of the corpus, about, each with a line in memory of the folder
+# that it is in: what is behind them is listed by other workers.
+LISTED_FILES = 1 << 20
+
 # Staging: records that are prepared together, and bytes after which free memory is given back. A
 # unit of so few stored bytes may have gigabytes of records.
 STAGED_RECORDS = 1 << 12

@@ -18,6 +18,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
+from beam_jobs.stages.list_pieces import DoTasks
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -144,6 +145,7 @@ def begin(
     on_progress: Callable[[int], None] = lambda items: None,
     *,
     discard: bool = False,
+    do_tasks: DoTasks | None = None,
 ) -> Build:
     """Takes over the output, which must be locked, and lists the corpus.
 
@@ -153,6 +155,7 @@ def begin(
         context: The job.
         on_progress: Called with the number of items found so far.
         discard: Whether another set in the output is deleted: it has never had its final name.
+        do_tasks: See `list_corpus`.
 
     Raises:
         InputError: The corpus cannot be used, or the output holds another set.
@@ -163,7 +166,7 @@ def begin(
         workspace.create()
         write_json(workspace, workspace.owner, context.run_id)
         collect_removed(context.options, workspace)
-        listing = list_corpus(context, on_progress)
+        listing = list_corpus(context, on_progress, do_tasks)
         complete = is_complete(context, listing, discard=discard)
     except (ShardmillError, OSError):
         if not unfinished:

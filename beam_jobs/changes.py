@@ -22,7 +22,8 @@ from beam_jobs.columns import BoolArray
 from beam_jobs.corpus.names import prefixes
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
+from beam_jobs.staging.units import listing_batches
+from beam_jobs.workspace import Workspace, read_marker, write_marker
 from foundation import storage
 from foundation.options import flag_of
 from foundation.storage import Place
@@ -45,14 +46,11 @@ class SourceSummaries:
     """Number, bytes and digests of the items of every source, added in the order of the listing.
 
     Args:
-        sources: Sources of the job.
+        roots: See `summarized_roots`.
         id_prefix: What the ids of its records begin with, see --id-prefix.
     """
 
-    def __init__(self, sources: Sequence[str], id_prefix: str | None = None) -> None:
-        roots = prefixes([storage.place_of(source) for source in sources])
-        if len(roots) > _MOST_SOURCES:
-            roots = [("", storage.place_of(f"{len(roots)} sources"))]
+    def __init__(self, roots: Sequence[tuple[str, str]], id_prefix: str | None = None) -> None:
         self._roots = roots
         self._prefix = f"{id_prefix}/" if id_prefix else ""
         self._at = 0
@@ -80,7 +78,7 @@ class SourceSummaries:
         digests = zip(self._digests, self._files, strict=True)
         return [
             {
-                "source": str(root),
+                "source": root,
                 "items": items,
                 "bytes": size,
                 "digest": digest.hexdigest(),
@@ -88,6 +86,28 @@ class SourceSummaries:
             }
             for ((_, root), items, size), (digest, files) in zip(amounts, digests, strict=True)
         ]
+
+
+def summarized_roots(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """(what record ids begin with, name) of each source of a job; one for all if they are many."""
+    roots = prefixes([storage.place_of(source) for source in sources])
+    if len(roots) > _MOST_SOURCES:
+        return [("", f"{len(roots)} sources")]
+    return [(prefix, str(root)) for prefix, root in roots]
+
+
+def join_summaries(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The summaries of the sources of a corpus, from those of its pieces in order."""
+    joined = []
+    for of_source in zip(*parts, strict=True):
+        digests = {name: hashlib.blake2b(digest_size=8) for name in ("digest", "files")}
+        for part in of_source:
+            for name, digest in digests.items() if part["items"] else ():
+                digest.update(bytes.fromhex(part[name]))
+        amounts = {name: sum(part[name] for part in of_source) for name in ("items", "bytes")}
+        hashes = {name: digest.hexdigest() for name, digest in digests.items()}
+        joined.append({"source": of_source[0]["source"], **amounts, **hashes})
+    return joined
 
 
 def _is_below(record_id: str, prefix: str) -> bool:
@@ -219,7 +239,7 @@ def note_changes(
     """Says what is staged anew because it changed, and leaves a list of files for the next build.
 
     Args:
-        workspace: The build; its listing is written.
+        workspace: The build; its listing and its units are written.
         sources: Sources of the job.
         stage_options: What decides how a record is staged.
         keys: Keys of all units.
@@ -230,9 +250,12 @@ def note_changes(
     """
     name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
     place, marker = (workspace.units / f"listed-{name}.{suffix}" for suffix in ("files", "sha256"))
+    if items > _MOST_COMPARED:  # nor would the next build look at a list of them
+        storage.delete(marker)
+        return ""
     said, before = "", _listed_before(workspace, place, marker)
-    if before is not None and items <= _MOST_COMPARED:
-        states = map(_states, read_batches(workspace.listing))
+    if before is not None:
+        states = map(_states, listing_batches(workspace))
         now = pa.concat_tables([_STATES.empty_table(), *states])
         said = _said(before, now, stage_options, _missing(workspace, keys), len(keys))
     metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
@@ -240,7 +263,7 @@ def note_changes(
         workspace.write_arrow(place) as sink,
         pa.ipc.new_file(sink, _STATES.with_metadata(metadata)) as writer,
     ):
-        for batch in read_batches(workspace.listing):
+        for batch in listing_batches(workspace):
             writer.write_table(_states(batch))
     write_marker(workspace, marker, file_sha256(place))
     return said

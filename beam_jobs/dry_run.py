@@ -33,6 +33,7 @@ from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.removed import collect_removed
 from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.units import listed_pieces
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.errors import file_error
@@ -196,7 +197,9 @@ def _look(
     sampled = dataclasses.replace(context, workspace=scratch)
     listed = list_corpus(sampled, lambda done: on_progress("list", done, 0))
     on_progress("list", listed.items, listed.items)
-    listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
+    units = read_table(scratch.unit_table)
+    pieces = map(scratch.listing_of, listed_pieces(scratch))
+    listing = pa.concat_tables(map(read_table, pieces))
     complete = _holds(context, listed) and is_whole(workspace)
     unfinished = storage.is_folder(workspace.plan)
     staged, left_bytes = _staged(units, workspace)

@@ -36,6 +36,7 @@ from beam_jobs.stages.commit.parts import (
 from beam_jobs.stages.commit.quarantine_parts import RejectTask, measure_rejects, reject_tasks
 from beam_jobs.stages.commit.shard_set import WrittenParts
 from beam_jobs.stages.list import largest_first
+from beam_jobs.stages.list_pieces import PieceTask, do_piece
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
     MergedRun,
@@ -144,6 +145,15 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
     yield Step("Commit", Commit(*job, merging), BUILDS, ("StageUnits", last))  # root hash
 
 
+def listing_steps(context: JobContext) -> list[Step]:
+    """Tasks of a launcher that lists a large corpus, in place of the Build; see `steps`."""
+    job = (context, True)
+    return [
+        Step("ListTasks", ListTasks(*job), BUILDS),  # PieceTask
+        Step("ListPieces", ListPieces(*job), "ListTasks", spread="SpreadPieces"),
+    ]
+
+
 def merging_of(context: JobContext, build: Build | None) -> Merging:
     """Whether and how a job merges: by where its units are, and by the size of a listed corpus."""
     return merging_at(context.workspace.units, build.listing.bytes if build else None)
@@ -241,6 +251,25 @@ class ListCorpus(Work):
         with self._reporting_errors(owned=False), locked_output(self._context.workspace):
             build = begin(self._context)
         yield build
+
+
+class ListTasks(Work):
+    """All PieceTask in, one after the other out."""
+
+    @override
+    def process(self, tasks: Sequence[PieceTask]) -> Iterator[PieceTask]:
+        yield from tasks
+
+
+class ListPieces(Work):
+    """PieceTask(number=17, weight=1000, ...) in; what is made of it stays in the workspace."""
+
+    @override
+    def process(self, task: PieceTask) -> Iterator[None]:
+        with self._reporting_errors() as wanted:
+            if wanted:
+                do_piece(PieceTask(*task), self._context)
+        yield from ()
 
 
 class ListUnits(Work):

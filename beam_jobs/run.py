@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from beam_jobs.build import (
@@ -19,16 +21,21 @@ from beam_jobs.engine.processes import should_use_processes, worker_processes
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import kept_error, merging_of, steps
+from beam_jobs.pipeline import Step, kept_error, listing_steps, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, replacement_at
 from beam_jobs.set_warnings import set_warnings
+from beam_jobs.stages.list_pieces import PieceTask
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.errors import EmptySetError, file_error
 from foundation.storage import Place
 from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
+
+# Files of a large corpus, about, from which a pipeline lists faster than the launcher's machine: a
+# cluster takes minutes to start one, and a core lists a million files in half a minute.
+_WORTH_PIPELINE = 1 << 24
 
 
 class BuildReport(NamedTuple):
@@ -124,6 +131,7 @@ def _build(
             context,
             lambda done: on_progress("list", done, 0),
             discard=replacement is not None,
+            do_tasks=partial(_list_pieces, context, beam_args, on_progress, on_note),
         )
         listing = build.listing
         on_progress("list", listing.items, listing.items)
@@ -206,45 +214,77 @@ def run_build(
         on_progress: See `preprocess`.
         on_note: See `preprocess`.
     """
-    options, workspace = context.options, context.workspace
-    corpus_bytes = build.listing.bytes
-    places = map(storage.place_of, (*options.sources, str(workspace.units)))
-    remote = options.workers is None and not all(map(storage.local_path, places))
+    record_type, corpus_bytes = context.record_type, build.listing.bytes
 
     def show(stage: str, done: int, total: int) -> None:
         # An engine that repeats a unit counts it again.
         most = corpus_bytes if stage == "stage" else total
-        on_progress(stage, min(done, most) if most else done, total)
+        if stage != "list":  # which is over
+            on_progress(stage, min(done, most) if most else done, total)
 
     on_progress("stage", 0, corpus_bytes)
-    follower = Follower(workspace.progress, show)
-    follower.start()
-    try:
+    with _followed(context, show) as follower:
         if beam_args:
             from beam_jobs.engine.beam_job import run_on_beam  # loads Beam
 
             run_on_beam(context, build, beam_args, follower, on_note)
         else:
-            _run_here(context, build, remote=remote)
-        if storage.stat(workspace.out / naming.MANIFEST) is None:
+            worth = should_use_processes(record_type.runs_python, corpus_bytes)
+            work = steps(context, merging_of(context, build), launched=True)
+            _run_here(context, work, build, worth=worth)
+        if storage.stat(context.workspace.out / naming.MANIFEST) is None:
             raise RuntimeError("The job ended without a set.")  # its tasks had to stop
+
+
+def _list_pieces(
+    context: JobContext,
+    beam_args: Sequence[str],
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+    tasks: Sequence[PieceTask],
+) -> None:
+    """Has workers list pieces of a large corpus; see `preprocess` and `list_corpus`."""
+    with _followed(context, on_progress) as follower:
+        if beam_args and sum(task.weight for task in tasks) >= _WORTH_PIPELINE:
+            from beam_jobs.engine.beam_job import list_on_beam  # loads Beam
+
+            list_on_beam(context, tasks, beam_args, follower, on_note)
+        else:
+            _run_here(context, listing_steps(context), tasks, worth=True)
+
+
+@contextlib.contextmanager
+def _followed(context: JobContext, show: OnProgress) -> Iterator[Follower]:
+    """Within this context, what workers report is shown; an error is the one that they kept."""
+    follower = Follower(context.workspace.progress, show)
+    follower.start()
+    try:
+        yield follower
     except Exception as error:
         raise kept_error(context) or error from error
     finally:
         follower.stop()
 
 
-def _run_here(context: JobContext, build: Build, *, remote: bool) -> None:
+def _run_here(context: JobContext, work: Iterable[Step], first: object, *, worth: bool) -> None:
+    """Does some steps on this machine.
+
+    Args:
+        context: The job.
+        work: The steps.
+        first: What the first one gets.
+        worth: Whether worker processes are worth their start.
+    """
     options, record_type = context.options, context.record_type
-    work = steps(context, merging_of(context, build), launched=True)
+    places = map(storage.place_of, (*options.sources, str(context.workspace.units)))
+    remote = options.workers is None and not all(map(storage.local_path, places))
     workers = num_threads(options.workers, remote=remote)
-    worth = should_use_processes(record_type.runs_python, build.listing.bytes)
     if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):
         kept = record_type.runs_python  # those kernels take batches
         with worker_processes(options.record_type, workers, keep_memory=kept) as processes:
-            run_here(work, build, workers, processes)
+            run_here(work, first, workers, processes)
     else:
-        run_here(work, build, workers)
+        run_here(work, first, workers)
 
 
 def check_kept(report: BuildReport) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -13,7 +13,8 @@ from typing_extensions import override
 from beam_jobs.build import Build, open_job
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import BUILDS, ListCorpus, Work, merging_of, steps
+from beam_jobs.pipeline import BUILDS, ListCorpus, Step, Work, listing_steps, merging_of, steps
+from beam_jobs.stages.list_pieces import PieceTask
 from beam_jobs.stages.plan import Merging
 from shard_format import UsageError
 
@@ -57,18 +58,7 @@ class BuildShardSet(beam.PTransform):
     @override
     def expand(self, root: Any) -> Any:
         launched = self._build is not None
-        collections = {BUILDS: self._builds(root)}
-        for step in steps(self._context, self._merging, launched=launched):
-            elements = collections[step.each]
-            if step.spread:
-                elements |= step.spread >> beam.Reshuffle()
-            # Lists as side inputs are barriers on every runner; the local one cannot wait for a
-            # Flatten.
-            whole = [beam.pvalue.AsList(collections[name]) for name in step.whole]
-            last = collections[step.name] = elements | step.name >> beam.ParDo(
-                RunWork(step.work), *whole
-            )
-        return last
+        return _apply(self._builds(root), steps(self._context, self._merging, launched=launched))
 
     def _builds(self, root: Any) -> Any:
         """The one Build."""
@@ -81,6 +71,41 @@ class BuildShardSet(beam.PTransform):
             | BUILDS >> beam.ParDo(RunWork(lists))
             | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
         )
+
+
+class DoListTasks(beam.PTransform):
+    """Lists pieces of a large corpus: a pipeline in, an empty PCollection out.
+
+    Args:
+        context: The job of a launcher, which waits for the results in the workspace.
+        tasks: What is to be done.
+    """
+
+    def __init__(self, context: JobContext, tasks: Sequence[PieceTask]) -> None:
+        super().__init__()
+        self._context = context
+        self._tasks = tasks
+
+    @override
+    def expand(self, root: Any) -> Any:
+        tasks = root | BUILDS >> beam.Create([list(self._tasks)])
+        return _apply(tasks, listing_steps(self._context))
+
+
+def _apply(builds: Any, steps: Iterable[Step]) -> Any:
+    """The outputs of the last of some steps."""
+    collections = {BUILDS: builds}
+    for step in steps:
+        elements = collections[step.each]
+        if step.spread:
+            elements |= step.spread >> beam.Reshuffle()
+        # Lists as side inputs are barriers on every runner; the local one cannot wait for a
+        # Flatten.
+        whole = [beam.pvalue.AsList(collections[name]) for name in step.whole]
+        last = collections[step.name] = elements | step.name >> beam.ParDo(
+            RunWork(step.work), *whole
+        )
+    return last
 
 
 class RunWork(beam.DoFn):

@@ -40,6 +40,8 @@ class Workspace:
     Attributes:
         out: The shard set.
         work: Files of this build only, on the file system of `out`.
+        listing: Items of the corpus, or of its first piece, see `listing_of`.
+        pieces: What was found out about the pieces of a large corpus.
         units: Staged units, by content: another build may use them too.
         runs: Merged runs of this build only, where the units are.
         this_machine: `work` if it is local, else a folder for what the processes of one machine
@@ -63,6 +65,7 @@ class Workspace:
         self._system = system
         self.this_machine = work or system
         self.listing = self.work / "listing.arrow"
+        self.pieces = self.work / "pieces"
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
         self.clusters = self.plan / "clusters.arrow"
@@ -72,6 +75,10 @@ class Workspace:
         self.progress = self.work / "progress"
         self._whole: set[tuple[Place, str]] = set()  # files that were compared, see `check_file`
         self._lease: Lease | None = None
+
+    def listing_of(self, piece: int) -> Place:
+        """The listing of a piece of the corpus; the first piece is all of it, mostly."""
+        return self.listing if piece == 0 else self.work / f"listing-{piece:05d}.arrow"
 
     def create(self) -> None:
         """Makes every folder and deletes what a killed build left half-written."""

@@ -13,7 +13,7 @@ from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_group
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import feature_names
-from beam_jobs.corpus.discovery import FoundFile, OnIgnored, find_files
+from beam_jobs.corpus.discovery import whole_corpus
 from beam_jobs.corpus.frames import BEGIN, FramedContent, at_frames, find_frames, one_frame
 from beam_jobs.corpus.label_pattern import NameAnnotations
 from beam_jobs.corpus.label_table import LabelTable
@@ -25,7 +25,13 @@ from beam_jobs.corpus.labels import (
     no_split_folder,
     wanted_columns,
 )
-from beam_jobs.corpus.names import Selection, is_hidden_member, split_name
+from beam_jobs.corpus.names import (
+    Selection,
+    has_archive_name,
+    is_hidden_member,
+    split_name,
+)
+from beam_jobs.corpus.pieces import CorpusPiece
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
@@ -33,6 +39,7 @@ from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
+from beam_jobs.corpus.walk import CorpusWalk, FoundFile, OnIgnored
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
@@ -42,6 +49,11 @@ from shard_format import InputError
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
 _MIN_READ_BYTES = 32 << 20  # 32 MiB: a smaller file is not read to find its splits
 _MOST_NAMED = 8  # files
+# Bytes of a large file that take about as long as a small one.
+_WEIGHED_BYTES = 1 << 18  # 256 KiB
+_WEIGHED_ARCHIVE_BYTES = 1 << 14  # 16 KiB: all members are listed
+_LEAST_PIECE = 64  # pieces of such a part of the bound take no longer to hand out than to list
+_MOST_RUNS = 1 << 10  # pieces of one folder, of which each takes a task and some small files
 
 
 class CorpusListing:
@@ -74,9 +86,10 @@ class CorpusListing:
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._folder_labels = FolderLabels(options, extractor)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
+        self._walk = CorpusWalk(on_ignored)
 
     def items(self, roots: Sequence[storage.Place]) -> Iterator[SourceItem]:
-        """Every item.
+        """Every item; see `piece_items`.
 
         Args:
             roots: Absolute places of files and folders.
@@ -84,15 +97,32 @@ class CorpusListing:
         Raises:
             InputError: A root is missing, a folder cannot be listed, or a table lacks a column.
         """
+        return self.piece_items(whole_corpus(roots), roots)
+
+    def piece_items(
+        self, piece: CorpusPiece, roots: Sequence[storage.Place], most: int | None = None
+    ) -> Iterator[SourceItem]:
+        """The items of a piece of the corpus; `rest` gives what is left of it.
+
+        Args:
+            piece: Which files.
+            roots: Absolute places of all files and folders of the job.
+            most: Weight of the files after which the listing stops, where a small file weighs 1;
+                None for all.
+
+        Raises:
+            InputError: A folder cannot be listed, or a table lacks a column.
+        """
         options = self._options
         # Files of a folder keep all workers busy; one that is named may be all there is.
         self._named = len(roots) <= _MOST_NAMED and all(map(storage.stat, roots))
-        files = find_files(
-            roots,
+        self._walk = CorpusWalk(
             self._on_ignored,
+            self._weight,
             follow_links=options.follow_links,
             on_unreadable=options.on_unreadable,
         )
+        files = self._walk.files(piece, most)
         items = (
             self._with_context(one)
             for number, (item, folders) in enumerate(storage.ahead(files, self._head), start=1)
@@ -103,6 +133,26 @@ class CorpusListing:
             # Last of all: labels go by the names in the corpus.
             yield item._replace(record_id=self._prefix + item.record_id) if self._prefix else item
         self._replacements.check_matched()
+
+    def rest(self, most: int) -> Iterator[tuple[CorpusPiece, int]]:
+        """The pieces that a listing has left, each with its weight, in the order of the listing.
+
+        Args:
+            most: Weight of a piece, about.
+        """
+        return self._walk.rest(max(1, most // _LEAST_PIECE), _MOST_RUNS)
+
+    def _weight(self, file: SourceItem) -> int:
+        """How long it takes to list a file, in small files; its name and its size say it alone.
+
+        So a corpus has the same pieces wherever it is, and however many files are read ahead.
+        """
+        if file.size <= _MIN_SPLIT_BYTES:
+            return 1
+        if has_archive_name(os.fsdecode(file.path)):
+            return 1 + file.size // _WEIGHED_ARCHIVE_BYTES
+        form = FORMATS.get(self._extractor.known_format(file))
+        return 1 if form is not None and form.is_record else 1 + file.size // _WEIGHED_BYTES
 
     def _unused(self) -> Iterator[SourceItem]:
         """The rows of the label table whose files were not listed."""

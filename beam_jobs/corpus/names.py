@@ -34,11 +34,17 @@ SPLIT_NAMES = {
 # Names of splits in file names, besides those above (MNIST's test files).
 _IN_FILE_NAMES = SPLIT_NAMES | {"t10k": "test"}
 _SYSTEM_FILES = (b"thumbs.db", b"desktop.ini", b"__macosx")
+_ARCHIVE_NAME = re.compile(r"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
 
 
 def is_hidden(name: bytes) -> bool:
     """Whether a file or folder is hidden, or one that Windows or macOS leaves behind."""
     return name.startswith(b".") or name.lower() in _SYSTEM_FILES
+
+
+def has_archive_name(name: str) -> bool:
+    """Whether a name ends as those of archives do."""
+    return _ARCHIVE_NAME.search(name.lower()) is not None
 
 
 def is_hidden_member(name: str) -> bool:

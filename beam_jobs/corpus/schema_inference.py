@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,14 @@ import pyarrow as pa
 
 from beam_jobs.corpus.discovery import find_files
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
-from beam_jobs.corpus.names import Selection, prefixes, readable_name, split_name, without_split
+from beam_jobs.corpus.names import (
+    Selection,
+    has_archive_name,
+    prefixes,
+    readable_name,
+    split_name,
+    without_split,
+)
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
@@ -43,7 +49,6 @@ _MAX_COMPANIONS = 1024  # records whose companions are read, if none has a colum
 _MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
 _NEARLY_ALL = 0.9  # of the files that were looked at
 _CLASS_FOLDERS = "class-folders"
-_ARCHIVE_NAME = re.compile(r"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
 # Usual names of text columns.
 _USUAL = ("text", "content", "document", "body", "article", "review", "sentence", "markdown")
 
@@ -302,7 +307,7 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
         entry.kind == storage.FILE
         and not describes_others(entry.name)
         and selection.takes(f"{ids.get(folder, f'{folder.name}/')}{entry.name}")
-        and not _ARCHIVE_NAME.search(entry.name.lower())
+        and not has_archive_name(entry.name)
         for folder in folders
         for entry in some_entries(folder)
     )

@@ -15,7 +15,8 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error
 from beam_jobs.progress import Follower
-from beam_jobs.transform import BuildShardSet
+from beam_jobs.stages.list_pieces import PieceTask
+from beam_jobs.transform import BuildShardSet, DoListTasks
 from beam_jobs.workspace import read_json
 from shard_format import InputError
 
@@ -56,15 +57,46 @@ def run_on_beam(
         follower: Reader of the workers' reports.
         on_note: See `run.preprocess`.
     """
-    options, workspace = context.options, context.workspace
-    runner, beam_options = choose_runner(beam_args, options.workers)
+    transform = "BuildShardSet" >> BuildShardSet(context.options, build, context)
+    _run(transform, context, beam_args, follower, on_note)
+
+
+def list_on_beam(
+    context: JobContext,
+    tasks: Sequence[PieceTask],
+    beam_args: Sequence[str],
+    follower: Follower,
+    on_note: Callable[[str], None],
+) -> None:
+    """Does tasks of listing a large corpus; see `list_corpus`.
+
+    Args:
+        context: The job.
+        tasks: What is to be done.
+        beam_args: Pipeline options for Beam.
+        follower: Reader of the workers' reports.
+        on_note: See `run.preprocess`.
+    """
+    transform = "DoListTasks" >> DoListTasks(context, tasks)
+    _run(transform, context, beam_args, follower, on_note)
+
+
+def _run(
+    transform: beam.PTransform,
+    context: JobContext,
+    beam_args: Sequence[str],
+    follower: Follower,
+    on_note: Callable[[str], None],
+) -> None:
+    workspace = context.workspace
+    runner, beam_options = choose_runner(beam_args, context.options.workers)
     if not is_local(runner):
         on_note(describe(runner, beam_options))
     watchdog = WorkerWatchdog(
         follower, waits_without_limit=has_job_server(beam_options), on_note=on_note
     )
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
-    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, build, context)
+    _ = pipeline | transform
     try:
         result = pipeline.run()
         with cancelling(

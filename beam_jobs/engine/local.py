@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
-from beam_jobs.build import Build
 from beam_jobs.engine.processes import WorkerProcesses
 from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import BUILDS, Step, Work, count_nothing
@@ -38,7 +37,7 @@ def num_threads(workers: int | None, *, remote: bool) -> int:
 
 
 def run_here(
-    steps: Iterable[Step], build: Build, workers: int, processes: WorkerProcesses | None = None
+    steps: Iterable[Step], first: object, workers: int, processes: WorkerProcesses | None = None
 ) -> None:
     """Does all steps of a job.
 
@@ -46,11 +45,11 @@ def run_here(
 
     Args:
         steps: In an order in which they can be done.
-        build: The listed corpus.
+        first: The listed corpus, or what else is in the place of it.
         workers: Number of threads.
         processes: As many worker processes; None to do everything in threads.
     """
-    made: dict[str, Sequence[Any]] = {BUILDS: [build]}
+    made: dict[str, Sequence[Any]] = {BUILDS: [first]}
     for step in steps:
         step_workers = StepWorkers(step, [made[name] for name in step.whole], processes)
         try:

@@ -28,7 +28,7 @@ from beam_jobs.stages.list import list_corpus, read_units
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import unit_files
 from beam_jobs.staging.examples import StagedRecord
-from beam_jobs.staging.units import Unit, done_before, forget_unit
+from beam_jobs.staging.units import Unit, done_before, forget_unit, listed_pieces
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.machine import usable_cores
@@ -192,10 +192,12 @@ class RecordRepair:
         for record_id in ids:
             parts = record_id.split("/")
             begins |= {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
-        listed = read_table(self._workspace.listing)["record_id"]
-        hits = pc.is_in(listed, value_set=pa.array(sorted(begins), pa.string()))
-        rows = np.flatnonzero(hits.to_numpy())
+        wanted, rows_of = pa.array(sorted(begins), pa.string()), {}
+        for piece in listed_pieces(self._workspace):
+            listed = read_table(self._workspace.listing_of(piece))["record_id"]
+            rows_of[piece] = np.flatnonzero(pc.is_in(listed, value_set=wanted).to_numpy())
         for unit in read_units(self._workspace):
+            rows = rows_of[unit.piece]
             first = np.searchsorted(rows, unit.start)
             if first < len(rows) and rows[first] < unit.end:
                 yield unit

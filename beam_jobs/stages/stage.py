@@ -41,7 +41,7 @@ from beam_jobs.memory import release_memory
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
 from beam_jobs.rejects import RejectWriter
-from beam_jobs.stages.list import read_unit
+from beam_jobs.stages.listing_file import read_unit
 from beam_jobs.staging.reordering import RowSorter, Spool
 from beam_jobs.staging.units import (
     SIDECAR_FIELDS,
@@ -84,7 +84,7 @@ def stage_unit(unit: Unit, context: JobContext) -> UnitSummary:
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
         return done
-    items = partial(read_unit, workspace.listing, unit)
+    items = partial(read_unit, workspace.listing_of(unit.piece), unit)
     changed: set[bytes] = set()
     for tried in range(_READINGS):
         try:

@@ -20,12 +20,14 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.replacements import before_replacement
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.staging.reordering import Partitions
-from beam_jobs.staging.units import NOT_READ, UnitSummary
+from beam_jobs.staging.units import NOT_READ, UnitSummary, listed_pieces
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from foundation import storage
 from foundation.storage import Place
-from shard_format import Manifest, file_info, naming
+from shard_format import Manifest, file_info, load_manifest, naming
 from shard_format.keys import UInt64Array
 from shard_format.naming import below
 
@@ -44,6 +46,12 @@ def item_identity(item: SourceItem) -> bytes:
 def reading_key(reading: Sequence[Any]) -> bytes:
     """The options that decide how items are read, as a key for the hashes of items."""
     return hashlib.blake2b(repr(list(reading)).encode(), digest_size=16).digest()
+
+
+def item_hash(identity: bytes, reading: bytes) -> int:
+    """The hash of an item, from its `item_identity` and a `reading_key`."""
+    digest = hashlib.blake2b(identity, digest_size=8, key=reading).digest()
+    return int.from_bytes(digest, "big")
 
 
 class KnownItems:
@@ -74,15 +82,69 @@ def items_of(base: Place, manifest: Manifest) -> KnownItems:
     return KnownItems(_places(base, manifest))
 
 
+class SeenItemFilter:
+    """Leaves out items that other generations of the set have read.
+
+    Args:
+        options: The job; only with `base` there are any.
+
+    Attributes:
+        known: Number of items that were left out.
+        known_bytes: Their bytes.
+        known_to: The last generation that has read one of them; -1 for none.
+    """
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        self._reading = reading_key(options.reading())
+        self._items: KnownItems | None = None
+        if options.base:
+            base = storage.place_of(options.base)
+            self._items = items_of(base, load_manifest(base, options.base_generation))
+        self._others = KnownItems(map(storage.place_of, options.without_items))
+        self._own = KnownItems(map(storage.place_of, filter(None, [options.only_items])))
+        self.known = self.known_bytes = 0
+        self.known_to = -1
+
+    def filter(self, items: list[SourceItem]) -> list[SourceItem]:
+        """Returns those that no generation has read."""
+        if self._items is None and not self._others and not self._own:
+            return items
+        hashes = self._hashes(items)
+        left = np.ones(len(items), bool)
+        if self._others:
+            for keys in (hashes, self._hashes(map(before_replacement, items))):
+                left &= self._others.generation_of(keys) < 0
+        if self._own:
+            left &= self._own.generation_of(hashes) >= 0
+        items = [items[row] for row in np.flatnonzero(left).tolist()]
+        if self._items is None:
+            return items
+        hashes = hashes[left]
+        known = self._items.generation_of(hashes)
+        self.known += int((known >= 0).sum())
+        self.known_to = max(self.known_to, int(known.max(initial=-1)))
+        self.known_bytes += sum(items[row].size for row in np.flatnonzero(known >= 0).tolist())
+        return [items[row] for row in np.flatnonzero(known < 0).tolist()]
+
+    def _hashes(self, items: Iterable[SourceItem]) -> UInt64Array:
+        hashes = (item_hash(item_identity(item), self._reading) for item in items)
+        return np.fromiter(hashes, np.uint64)
+
+
 class ItemHashWriter:
     """Takes the hashes of a listing one by one, and writes them in batches.
 
     Args:
         writer: Writer of an Arrow file with one column.
+
+    Attributes:
+        sums: Sum of all hashes, and of their squares, modulo 2**64: they say which items there are,
+            whatever their order.
     """
 
     def __init__(self, writer: pa.RecordBatchWriter) -> None:
         self._writer = writer
+        self.sums = np.zeros(2, np.uint64)
         self._held = array("Q")
 
     def add(self, item: int) -> None:
@@ -94,26 +156,32 @@ class ItemHashWriter:
     def flush(self) -> None:
         """Writes what is held."""
         if self._held:
-            self._writer.write_batch(_batch(np.array(self._held, np.uint64)))
+            hashes = np.array(self._held, np.uint64)
+            self.sums += np.array([hashes.sum(), (hashes * hashes).sum()], np.uint64)
+            self._writer.write_batch(_batch(hashes))
             self._held = array("Q")
 
 
 @contextlib.contextmanager
-def item_hash_writer(workspace: Workspace) -> Iterator[ItemHashWriter]:
-    """Keeps the hashes of a listing on disk until the build commits."""
-    with _writer(workspace, _listed(workspace)) as writer:
+def item_hash_writer(workspace: Workspace, piece: int = 0) -> Iterator[ItemHashWriter]:
+    """Keeps the hashes of the listing of a piece on disk until the build commits."""
+    with _writer(workspace, _listed(workspace, piece)) as writer:
         hashes = ItemHashWriter(writer)
         yield hashes
         hashes.flush()
 
 
-def _listed(workspace: Workspace) -> Place:
-    return workspace.work / "items.arrow"
+def _listed(workspace: Workspace, piece: int) -> Place:
+    return workspace.work / (f"items-{piece:05d}.arrow" if piece else "items.arrow")
+
+
+def _all_listed(workspace: Workspace) -> list[Place]:
+    return [_listed(workspace, piece) for piece in listed_pieces(workspace)]
 
 
 def listed_hashes(workspace: Workspace) -> UInt64Array:
     """The items of a listing, in its order."""
-    return hashes_in(_listed(workspace))
+    return np.concatenate(list(map(hashes_in, _all_listed(workspace))))
 
 
 def write_items(workspace: Workspace, final: Place, hashes: UInt64Array) -> None:
@@ -137,10 +205,10 @@ def write_seen_items(
     """
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
-    noted = _listed(listed or workspace)
-    if any(NOT_READ & one.refused.keys() for one in summaries) or storage.stat(noted) is None:
+    noted = _all_listed(listed or workspace)
+    if any(NOT_READ & one.refused.keys() for one in summaries) or None in map(storage.stat, noted):
         return {}
-    return _write_final(listed or workspace, final, [noted])
+    return _write_final(listed or workspace, final, noted)
 
 
 def merge_seen_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:

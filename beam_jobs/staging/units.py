@@ -13,16 +13,17 @@ disk that loses bits. What is damaged is staged again. Payload has a checksum fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.source_io import CHANGED
-from beam_jobs.workspace import Workspace, read_marker
+from beam_jobs.workspace import Workspace, read_batches, read_marker, read_table
 from foundation import storage
 from foundation.storage import Place
 from shard_format import DamageError, InputError, file_sha256
@@ -83,12 +84,13 @@ class Unit(NamedTuple):
 
     Attributes:
         key: Content address: files, options and code version decide it.
-        start: First row in the listing.
+        start: First row in the listing of its piece.
         end: One behind the last row.
         bytes: Size of its records, as listed.
         listed_at: First byte, in the listing, of the batches that have its rows.
         listed_bytes: Size of these batches.
         listed_crc32: CRC-32 of these bytes.
+        piece: Number of the piece of the corpus in whose listing it is.
     """
 
     key: str
@@ -98,6 +100,26 @@ class Unit(NamedTuple):
     listed_at: int = 0
     listed_bytes: int = 0
     listed_crc32: int = 0
+    piece: int = 0
+
+
+UNIT_SCHEMA = pa.schema(
+    [pa.field("key", pa.string())]
+    + [pa.field(name, pa.int64()) for name in Unit._fields if name != "key"]
+)
+
+
+def listed_pieces(workspace: Workspace) -> list[int]:
+    """The pieces of a listed corpus that have units, in order; the first one if there is none."""
+    return pc.unique(read_table(workspace.unit_table)["piece"]).to_pylist() or [0]
+
+
+def listing_batches(
+    workspace: Workspace, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The items of a listed corpus in order, one batch at a time; see `read_batches`."""
+    for piece in listed_pieces(workspace):
+        yield from read_batches(workspace.listing_of(piece), columns)
 
 
 class UnitSummary(NamedTuple):

@@ -186,7 +186,8 @@ def test_a_damaged_listing_is_found_before_it_is_decoded(tmp_path):
     data = bytearray(listing.read_bytes())
     data[len(data) // 2] ^= 4
     listing.write_bytes(data)
-    from beam_jobs.stages.list import read_unit, read_units
+    from beam_jobs.stages.list import read_units
+    from beam_jobs.stages.listing_file import read_unit
 
     units = list(read_units(started.workspace))
     with pytest.raises(InputError, match="during the build"):

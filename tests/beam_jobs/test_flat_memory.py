@@ -19,7 +19,8 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
 from beam_jobs.staging import reader, seen_items
-from beam_jobs.workspace import Workspace, read_batches, read_table
+from beam_jobs.staging.units import UNIT_SCHEMA
+from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import frame, unframe
 
 
@@ -133,6 +134,7 @@ def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, cou
     hashes = np.random.default_rng(1).integers(0, 2**64, count, np.uint64)
     workspace = Workspace(tmp_path, None)
     workspace.create()
+    write_table(workspace, workspace.unit_table, UNIT_SCHEMA.empty_table())
     with seen_items.item_hash_writer(workspace) as notes:
         for one in [*hashes.tolist(), *hashes.tolist()]:
             notes.add(one)
