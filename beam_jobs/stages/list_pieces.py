@@ -14,6 +14,7 @@ a checksum are all that workers exchange, and a task is done again from inputs t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,9 +220,11 @@ def _store(
 ) -> None:
     """Writes what a piece has left; then what is known of it, which marks it as listed."""
     workspace = context.workspace
-    left = []
-    with workspace.write(_slices(context, number)) as file:
+    left: list[tuple[int, int]] = []
+    with contextlib.ExitStack() as stack:
         for piece, weight in rest:
+            if not left:  # most pieces leave nothing
+                file = stack.enter_context(workspace.write(_slices(context, number)))
             left.append((file.write(frame(piece.to_bytes())), weight))
     made = {"sha256": file_sha256(workspace.listing_of(number)), "left": left}
     value = {"run": context.run_id, **written._asdict(), **made}
