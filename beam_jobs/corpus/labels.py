@@ -106,7 +106,8 @@ class FolderLabels:
                 split = split_in_file_name(item.record_id.rpartition("/")[2])
             split = split or self._source_split(item.record_id)
         label = folders[0] if folders and self._labelled else None
-        item = item._replace(label=label, split=split)
+        if (label, split) != (item.label, item.split):
+            item = item._replace(label=label, split=split)
         if item.reason:
             return item
         if self._by_split and split is None:

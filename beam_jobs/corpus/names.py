@@ -143,6 +143,8 @@ def readable_name(name: bytes) -> str:
 
     No two names become the same text, for no file name holds a slash.
     """
+    if name.isascii():
+        return name.decode()  # the usual case
     return name.decode("utf-8", "surrogateescape").translate(_ESCAPES)
 
 
@@ -229,6 +231,8 @@ def _expressions(flag: str, globs: str | None) -> Globs:
 
 def _match(globs: Globs, ids: tuple[str, ...]) -> bool:
     of_names, of_paths = globs
+    if not (of_names or of_paths):
+        return False  # of most jobs, for every file
     return any(
         any(one.match(own_name(id)) for one in of_names)
         or any(one.match(own_path(id)) for one in of_paths)

@@ -271,6 +271,7 @@ class _Walk:
         ahead = storage.in_parallel(
             _entries_of, _folders_among(entries, folder.path), remote=self._in_bucket, at_a_time=32
         )
+        below = os.path.join(folder.path, b"")
         for level.begun, packed in enumerate(entries, start=1):
             raw_name, kind, is_link, size, mtime_ns = _unpacked(packed)
             name = readable_name(raw_name)
@@ -278,7 +279,7 @@ class _Walk:
             if is_hidden(raw_name):
                 self._on_ignored(record_id)
                 continue
-            path = os.path.join(folder.path, raw_name)
+            path = below + raw_name
             try:
                 target = self._target(path) if is_link else b""
                 if kind == storage.UNKNOWN:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
-from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.record import WHOLE_FILE, SourceItem
 from beam_jobs.corpus.replacements import before_replacement
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.staging.reordering import Partitions
@@ -34,13 +34,21 @@ from shard_format.naming import below
 _SCHEMA = pa.schema([pa.field("item", pa.uint64(), nullable=False)])
 _BATCH_ROWS = 1 << 16  # that are in memory at a time
 _MOST_PARTITIONS = 256
+_WHOLE_FILE = repr(WHOLE_FILE)
 _HASHES = np.dtype([("item", np.uint64)])
 
 
 def item_identity(item: SourceItem) -> bytes:
     """What decides how an item is staged, without its path: a corpus may be mounted elsewhere."""
     replaced = b"replaced" if item.replacement else b""
-    return repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
+    where = _WHOLE_FILE if item.locator is WHOLE_FILE else repr(item.locator)
+    # As `repr` has it of an item without its path, which takes three times as long.
+    return (
+        f"SourceItem(record_id={item.record_id!r}, path=b'', label={item.label!r}, "
+        f"size={item.size!r}, mtime_ns={item.mtime_ns!r}, reason={item.reason!r}, "
+        f"detail={item.detail!r}, locator={where}, block=0, group={item.group!r}, "
+        f"split={item.split!r}, kept={item.kept!r}, replacement={replaced!r})"
+    ).encode()
 
 
 def reading_key(reading: Sequence[Any]) -> bytes:
