@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from shard_format.manifest import Manifest as Manifest
     from shard_format.manifest import ShardInfo as ShardInfo
     from shard_format.manifest import SplitInfo as SplitInfo
-    from shard_format.manifest import has_records_of as has_records_of
-    from shard_format.manifest import load_build as load_build
-    from shard_format.manifest import load_manifest as load_manifest
-    from shard_format.manifest import manifest_with as manifest_with
-    from shard_format.manifest import parse_manifest as parse_manifest
+    from shard_format.manifest_file import has_records_of as has_records_of
+    from shard_format.manifest_file import load_build as load_build
+    from shard_format.manifest_file import load_manifest as load_manifest
+    from shard_format.manifest_file import manifest_with as manifest_with
+    from shard_format.manifest_file import parse_manifest as parse_manifest
     from shard_format.schema import ENCODINGS as ENCODINGS
     from shard_format.schema import Feature as Feature
     from shard_format.schema import Schema as Schema
@@ -75,9 +75,9 @@ _NAMES = {
     "shard_format.index": "IndexWriter LABELS_FIELD index_schema label_column open_index",
     "shard_format.index_parts": "open_split_index",
     "shard_format.keys": "id_hash mix shuffle_keys split_positions",
-    "shard_format.manifest": (
-        "Generation Ledger Manifest ShardInfo SplitInfo has_records_of load_build load_manifest "
-        "manifest_with parse_manifest"
+    "shard_format.manifest": "Generation Ledger Manifest ShardInfo SplitInfo",
+    "shard_format.manifest_file": (
+        "has_records_of load_build load_manifest manifest_with parse_manifest"
     ),
     "shard_format.schema": "ENCODINGS Feature Schema",
     "shard_format.tfrecord": (

@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shard_format.manifest import Manifest, parse_build
+from shard_format.manifest import Manifest
+from shard_format.manifest_file import parse_build
 from shard_format.manifest_types import WrongType
 
 _BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)

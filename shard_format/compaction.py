@@ -18,7 +18,8 @@ from foundation import storage
 from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format import naming
-from shard_format.manifest import Manifest, load_manifest
+from shard_format.manifest import Manifest
+from shard_format.manifest_file import load_manifest
 from shard_format.manifest_types import (
     WrongType,
     count,

@@ -16,7 +16,8 @@ from shard_format import naming
 from shard_format.checksums import CheckedBuild, check_build, report_problem
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
-from shard_format.manifest import Manifest, parse_manifest
+from shard_format.manifest import Manifest
+from shard_format.manifest_file import parse_manifest
 from shard_format.naming import below
 from shard_format.set_paths import linked_folders
 

@@ -38,7 +38,8 @@ from shard_format.expected_files import Expected, StoredFiles, expected_files, s
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.index_parts import open_shard_rows
-from shard_format.manifest import Manifest, load_manifest
+from shard_format.manifest import Manifest
+from shard_format.manifest_file import load_manifest
 from shard_format.tfds_metadata import tfds_files
 from shard_format.unnamed_files import extra_files, own_damages, own_sets
 

@@ -90,8 +90,8 @@ def samples() -> Path:
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
-    """Larger corpora beside the clone, in ../shared; they are not part of the repository."""
+    """Larger corpora beside the clone; they are not part of the repository."""
     folder = REPOSITORY.parent / "shared" / "corpora"
     if not folder.is_dir():
-        pytest.skip("needs the larger corpora in ../shared/corpora")
+        pytest.skip("needs the larger corpora, which are not part of the repository")
     return folder

@@ -72,7 +72,7 @@ from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.index_parts import write_index
-from shard_format.manifest import RECORDS_OF_KEY
+from shard_format.manifest_file import RECORDS_OF_KEY
 from shard_format.removed_records import RemovedRecords, read_removed
 from shard_format.tfds_metadata import tfds_files
 

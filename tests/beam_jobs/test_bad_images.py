@@ -56,7 +56,7 @@ PILLOW_IS_WRONG = {
 def pack(corpora) -> Path:
     folder = corpora / "bad-images"
     if not folder.is_dir():
-        pytest.skip("needs the pack of bad pictures in ../shared/corpora/bad-images")
+        pytest.skip("needs the pack of bad pictures, which is not part of the repository")
     return folder
 
 

@@ -34,7 +34,7 @@ from shard_format import (
     verify_set,
 )
 from shard_format.checksums import build_text
-from shard_format.manifest import _root_hash
+from shard_format.manifest import root_hash_of
 from tests.fixtures.damage import job, make_corpus
 from tests.fixtures.generations import Killed
 
@@ -111,7 +111,7 @@ def _content(directory: Path, file: str, raw) -> bytes:
         return build_text(raw, load_manifest(own.parent))
     if not file.endswith(naming.COMPACT_STATE):
         with contextlib.suppress(ValueError):  # what has no root hash is damage anyway
-            raw = {**raw, "root_hash": _root_hash(raw)}
+            raw = {**raw, "root_hash": root_hash_of(raw)}
     return json.dumps(raw, indent=1).encode() + b"\n"
 
 

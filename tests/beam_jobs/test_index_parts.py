@@ -266,12 +266,12 @@ def test_a_missing_file_of_an_index_is_named(large):
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(large, change):
-    from shard_format.manifest import _root_hash
+    from shard_format.manifest import root_hash_of
 
     raw = json.loads((large / naming.MANIFEST).read_text())
     del raw["root_hash"]
     change(raw["splits"]["train"])
-    (large / naming.MANIFEST).write_text(json.dumps({**raw, "root_hash": _root_hash(raw)}))
+    (large / naming.MANIFEST).write_text(json.dumps({**raw, "root_hash": root_hash_of(raw)}))
     with pytest.raises(DamageError, match=r"manifest\.json"):
         load_manifest(large)
 

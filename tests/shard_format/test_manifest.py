@@ -22,8 +22,7 @@ from shard_format import (
     load_manifest,
     naming,
 )
-from shard_format.manifest import IndexPart
-from shard_format.manifest import _root_hash as root_hash_of
+from shard_format.manifest import IndexPart, root_hash_of
 from shard_format.naming import parse_shard_file, shard_file
 from shard_format.shard_list import write_shard_list
 

@@ -33,7 +33,7 @@ from shard_format import (
     parse_manifest,
     verify,
 )
-from shard_format.manifest import _root_hash
+from shard_format.manifest import root_hash_of
 from tests.fixtures.proofs import examples
 
 STATISTICS = {
@@ -81,7 +81,7 @@ def real(repository):
 
 def _text(raw) -> bytes:
     raw = {key: value for key, value in raw.items() if key != "root_hash"}
-    return json.dumps({**raw, "root_hash": _root_hash(raw)}).encode()
+    return json.dumps({**raw, "root_hash": root_hash_of(raw)}).encode()
 
 
 def _places(value, path=()):
