@@ -66,6 +66,10 @@ BLOCK_ROW_BYTES = 256 << 20  # 256 MiB
 RUN_BYTES = 2 << 30  # 2 GiB: on the disk
 EXAMPLE_BYTES = 4 << 20  # 4 MiB
 
-# Commit: rows of a column that is summarized. Compaction: frames that are copied, per thread.
+# Commit: rows of a column that is summarized.
 SUMMARIZED_ROWS = 1 << 16
+
+# Compaction: rows of an index that are merged (some 200 bytes each, for a moment four times);
+# frames that are copied, per thread.
+MERGED_ROWS = 1 << 16
 COPIED_FRAME_BYTES = 2 << 20  # 2 MiB

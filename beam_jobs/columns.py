@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,11 @@ def bytes_of(column: pa.LargeBinaryArray) -> memoryview:
     return memoryview(values or b"")[
         int(offsets[column.offset]) : int(offsets[column.offset + len(column)])
     ]
+
+
+def slices(table: pa.Table, rows: int) -> Iterator[pa.Table]:
+    """Some neighbours of a table at a time, which are not copied."""
+    return (table.slice(start, rows) for start in range(0, len(table), rows))
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> BoolArray:

@@ -7,7 +7,7 @@ Nothing here loads Beam, whose import takes longer than many a job.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from typing_extensions import override

@@ -18,16 +18,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from beam_jobs.columns import Columns
 from beam_jobs.lease import Lease
 from foundation import storage
 from foundation.processes.locks import is_same_file, try_lock
 from foundation.storage import Place
-from shard_format import DamageError, InputError, file_sha256, naming
+from shard_format import DamageError, InputError, file_sha256, naming, open_index
 from shard_format.set_paths import check_no_links
 
 _COPY_BYTES = 4 << 20  # 4 MiB
@@ -334,6 +336,20 @@ def read_batches(place: Place, columns: Sequence[str] | None = None) -> Iterator
             batch = reader.get_batch(number)
             if len(batch):
                 yield pa.Table.from_batches([batch])
+
+
+def columns_of(parts: Sequence[Place]) -> Columns:
+    """The columns of an index; of local files not mapped, since what was read would stay.
+
+    Args:
+        parts: The files of the index.
+    """
+    if storage.local_path(parts[0]) is not None:
+        return lambda names: chain.from_iterable(read_batches(part, names) for part in parts)
+    if len(parts) == 1:  # it is small, and there are several requests for its columns
+        table = open_index(parts[0])
+        return lambda names: [table.select(names)]
+    return lambda names: (open_index(part).select(names) for part in parts)
 
 
 def read_json(place: Place) -> Any | None:

@@ -25,7 +25,7 @@ from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.damaged_records import Damage
-from shard_format.index import label_column, open_index
+from shard_format.index import label_column, read_schema
 from shard_format.manifest import Manifest
 from shard_format.schema import Feature
 
@@ -81,7 +81,7 @@ def write_table(
     """
     import pyarrow.parquet as pq  # takes a while, and few commands need it
 
-    schema = _table_schema(open_index(part).schema, labels)
+    schema = _table_schema(read_schema(part), labels)
     files = (pa.array(shards, pa.string()), first)
     with (
         storage.create_arrow(target, durable=True, scratch=scratch) as sink,

@@ -6,8 +6,9 @@ possible. Record types add their own statistics columns after the common ones.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -105,15 +106,35 @@ def open_index(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
         ShardSetError: The file is missing.
         DamageError: The file is not an Arrow file, or lacks a column.
     """
-    try:
+    with _reading(place):
         source = storage.open_arrow(place)
         file = pa.ipc.open_file(source)
-        names = file.schema.names
-        if columns is not None:
-            included = [file.schema.get_field_index(name) for name in columns]
+        schema = file.schema
+        included = sorted(schema.get_field_index(name) for name in columns or schema.names)
+        if included[:1] == [-1]:
+            raise pa.ArrowInvalid(f"it lacks one of the columns {', '.join(columns or ())}")
+        if columns is not None and storage.local_path(place) is None:
+            # Of a mapped file, Arrow would copy what it reads so.
             options = pa.ipc.IpcReadOptions(included_fields=included)
             file = pa.ipc.open_file(source, options=options)
         table = file.read_all()
+    _check_columns(place, schema)
+    return table.select([schema.names[at] for at in included])
+
+
+def read_schema(place: Place) -> pa.Schema:
+    """The columns of an index; raises as `open_index`."""
+    with _reading(place), storage.open_arrow(place) as source:
+        schema = pa.ipc.open_file(source).schema
+    _check_columns(place, schema)
+    return schema
+
+
+@contextlib.contextmanager
+def _reading(place: Place) -> Iterator[None]:
+    """Says of a file that cannot be read what it is."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise ShardSetError(
             f"The index {place} is missing. Copy the whole set, or build it again."
@@ -122,13 +143,15 @@ def open_index(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
         raise DamageError(
             f"The index {place} is not a whole Arrow file: {error}. Run 'shardmill verify'."
         ) from error
-    missing = [field.name for field in COMMON_FIELDS if field.name not in names]
+
+
+def _check_columns(place: Place, schema: pa.Schema) -> None:
+    missing = [field.name for field in COMMON_FIELDS if field.name not in schema.names]
     if missing:
         raise DamageError(
             f"The index {place} has no column {', '.join(missing)}, only "
-            f"{', '.join(names)}. Build the set again."
+            f"{', '.join(schema.names)}. Build the set again."
         )
-    return table
 
 
 def count_values(index: pa.Table, column: str) -> dict[str | None, int]:

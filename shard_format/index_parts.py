@@ -8,7 +8,7 @@ those that it needs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +18,7 @@ from foundation.errors import DamageError
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.index import IndexWriter, index_schema, open_index
-from shard_format.manifest import IndexPart, Manifest, ShardInfo
-from shard_format.shard_list import write_shard_list
+from shard_format.manifest import IndexPart, Manifest
 
 # Rows of a part: some 128 MiB of texts, 256 MiB of images.
 PART_ROWS = 1 << 20
@@ -52,15 +51,35 @@ def open_split_index(root: Place, manifest: Manifest, split: str) -> pa.Table:
         ShardSetError: A file is missing.
         DamageError: A file is not an Arrow file, or lacks a column.
     """
+    return pa.concat_tables(index_tables(root, manifest, split))
+
+
+def index_tables(
+    root: Place, manifest: Manifest, split: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Yields the index of a split part by part, at least one; see `open_index`.
+
+    Args:
+        root: The set.
+        manifest: Manifest of the set.
+        split: Name of the split.
+        columns: The columns to open; None for all.
+
+    Raises:
+        ShardSetError: A file is missing.
+        DamageError: A file is not an Arrow file, or lacks a column.
+    """
     parts = manifest.index_parts(split)
-    tables = [open_index(root / part.file) for part in parts]
-    for part, table in zip(parts, tables, strict=True):
-        if table.schema != tables[0].schema:
+    schema: pa.Schema | None = None
+    for part in parts:
+        table = open_index(root / part.file, columns)
+        schema = schema or table.schema
+        if table.schema != schema:
             raise DamageError(
                 f"The index {root / part.file} has other columns than {root / parts[0].file}. Run "
                 "'shardmill verify'."
             )
-    return pa.concat_tables(tables)
+        yield table
 
 
 def open_shard_rows(root: Place, manifest: Manifest, split: str, shard: int) -> pa.Table:
@@ -72,7 +91,7 @@ def open_shard_rows(root: Place, manifest: Manifest, split: str, shard: int) -> 
 def write_index(
     folder: Place,
     split: str,
-    shards: Sequence[ShardInfo],
+    records: Sequence[int],
     tables: Iterable[pa.Table],
     schema: pa.Schema,
     *,
@@ -81,19 +100,21 @@ def write_index(
 ) -> tuple[IndexPart, ...]:
     """Writes the index of some shards of a split, durably, one table at a time.
 
+    The list of shards, which an index in parts needs, is not written.
+
     Args:
         folder: The folder that the files are named relative to.
         split: Name of the split.
-        shards: Those shards.
+        records: Number of records of each of the shards.
         tables: The rows of each.
         schema: That of an index with these columns.
-        before: Number of parts that the index has already, with a list of all shards; None where
-            the shards are all there are, whose index is one file if it is small.
+        before: Number of parts that the index has already; None where the shards are all there are,
+            whose index is one file if it is small.
         scratch: See `storage.create`.
     """
     common = set(index_schema([]).names)
     statistics = [field for field in schema if field.name not in common]
-    planned, rows, parts = plan_parts(one.records for one in shards), iter(tables), []
+    planned, rows, parts = plan_parts(records), iter(tables), []
     for number, own in enumerate(planned, before or 0):
         is_whole = before is None and len(planned) == 1
         file = naming.index_file(split) if is_whole else naming.index_part_file(split, number)
@@ -101,6 +122,4 @@ def write_index(
             for table in itertools.islice(rows, len(own)):
                 writer.append(table)
         parts.append(IndexPart(file, len(own)))
-    if before is None and len(parts) > 1:
-        write_shard_list(folder / naming.shards_file(split), shards, scratch=scratch)
     return tuple(parts)

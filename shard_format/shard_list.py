@@ -7,12 +7,13 @@ read when a shard is asked for.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import override
@@ -24,6 +25,8 @@ from foundation.storage import Place
 from shard_format.set_paths import is_in_set
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 _COLUMNS = ("file", "records", "bytes", "sha256")
@@ -161,6 +164,74 @@ class ShardList(Sequence[ShardInfo]):
         return ShardList, (self._place, *numbers, self._sha256, self._folder.removesuffix("/"))
 
 
+def shard_numbers(shards: Sequence[ShardInfo], name: str) -> npt.NDArray[np.int64]:
+    """[num_shards] int64: "records" or "bytes" of every shard."""
+    import numpy as np
+
+    if isinstance(shards, ShardList):
+        return np.asarray(shards.column(name), np.int64)
+    return np.array([getattr(shard, name) for shard in shards], np.int64)
+
+
+class ShardListWriter:
+    """Writes the file of a `ShardList`, durably, with some shards in memory at a time.
+
+    Args:
+        place: The file, which gets its name, whole, when the writer is closed.
+        scratch: See `storage.create`.
+    """
+
+    def __init__(self, place: Place, *, scratch: Path | None = None) -> None:
+        import pyarrow as pa
+
+        self._waiting: list[ShardInfo] = []
+        with contextlib.ExitStack() as stack:
+            created = storage.create_arrow(place, durable=True, scratch=scratch)
+            sink = stack.enter_context(created)
+            self._writer = stack.enter_context(pa.ipc.new_file(sink, _schema()))
+            stack.push(self._flush_rest)
+            self._files = stack.pop_all()
+
+    def append(self, shard: ShardInfo) -> None:
+        """Adds a shard behind the others."""
+        self._waiting.append(shard)
+        if len(self._waiting) == _BATCH_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        rows = [
+            (one.file, one.records, one.bytes, bytes.fromhex(one.sha256)) for one in self._waiting
+        ]
+        columns = [
+            pa.array(values, field.type)
+            for values, field in zip(zip(*rows, strict=True), _schema(), strict=True)
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_schema()))
+        self._waiting.clear()
+
+    def _flush_rest(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None and self._waiting:
+            self._flush()
+
+    def __enter__(self) -> ShardListWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._files.__exit__(kind, error, traceback)
+
+
 def write_shard_list(
     place: Place, shards: Iterable[ShardInfo], *, scratch: Path | None = None
 ) -> ShardList:
@@ -171,24 +242,11 @@ def write_shard_list(
         shards: Shards of the split in reading order; some are in memory at a time.
         scratch: See `storage.create`.
     """
-    import pyarrow as pa
-
     number = records = size = 0
-    rest = iter(shards)
-    with (
-        storage.create_arrow(place, durable=True, scratch=scratch) as sink,
-        pa.ipc.new_file(sink, _schema()) as writer,
-    ):
-        while some := tuple(itertools.islice(rest, _BATCH_ROWS)):
-            rows = [(one.file, one.records, one.bytes, bytes.fromhex(one.sha256)) for one in some]
-            columns = [
-                pa.array(values, field.type)
-                for values, field in zip(zip(*rows, strict=True), _schema(), strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_schema()))
-            number += len(some)
-            records += sum(one.records for one in some)
-            size += sum(one.bytes for one in some)
+    with ShardListWriter(place, scratch=scratch) as writer:
+        for shard in shards:
+            writer.append(shard)
+            number, records, size = number + 1, records + shard.records, size + shard.bytes
     return ShardList(place, number, records, size, file_sha256(place))
 
 

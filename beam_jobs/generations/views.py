@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,31 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.build import has_all_files
-from beam_jobs.columns import int64
+from beam_jobs.columns import Columns
 from beam_jobs.counters import summarize_column
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import (
+    DamageError,
     Generation,
     InputError,
     Ledger,
     Manifest,
+    ShardInfo,
     ShardmillError,
     SplitInfo,
     file_info,
     load_manifest,
     naming,
-    open_split_index,
     parse_manifest,
 )
 from shard_format.generation_folders import unnamed_generations
-from shard_format.index_parts import plan_parts, write_index
+from shard_format.index import read_schema
+from shard_format.index_parts import index_tables, plan_parts, write_index
 from shard_format.naming import below
-from shard_format.shard_list import write_shard_list
+from shard_format.shard_list import ShardList, shard_numbers, write_shard_list
 
 
 def publish(base: Place, number: int) -> Manifest:
@@ -170,49 +172,80 @@ def _split(
     """
     own, number = appended
     folder = naming.generation_folder(number)
+    sets = [(base, before)] * (name in before.splits) + [(base / folder, own)] * (
+        name in own.splits
+    )
+    schema = read_schema(sets[0][0] / sets[0][1].index_file(name))
+
+    def columns(names: Sequence[str]) -> Iterator[pa.Table]:
+        return itertools.chain.from_iterable(
+            index_tables(root, manifest, name, names) for root, manifest in sets
+        )
+
+    known = [manifest.splits[name] for _, manifest in sets]
+    statistics = merged_statistics([dict(one.statistics) for one in known], columns, schema.names)
     old, new = before.splits.get(name), own.splits.get(name)
+    old_records, new_records = (
+        shard_numbers(one.shards, "records").tolist() if one is not None else []
+        for one in (old, new)
+    )
     old_shards = old.shards if old is not None else ()
-    new_shards = [
-        dataclasses.replace(one, file=below(folder, one.file))
-        for one in (new.shards if new is not None else ())
-    ]
-    shards = (*old_shards, *new_shards)
-    tables = [open_split_index(base, before, name)] if old is not None else []
-    tables += [open_split_index(base / folder, own, name)] if new is not None else []
-    statistics = [dict(one.statistics) for one in (old, new) if one is not None]
-    merged = merged_statistics(statistics, tables)
-    schema = tables[0].schema
-    new_rows = _by_shard(tables[-1], len(old_shards)) if new is not None else ()
-    in_parts = any(one is not None and one.index for one in (old, new))
-    if not in_parts and len(plan_parts(one.records for one in shards)) == 1:
-        rows = itertools.chain(_by_shard(tables[0], 0) if old is not None else (), new_rows)
-        (part,) = write_index(home, name, shards, rows, schema, scratch=scratch)
-        return SplitInfo(shards, merged), [part.file]
+    shards = itertools.chain(old_shards, _below(folder, new.shards if new is not None else ()))
+    new_rows = _by_shard(base / folder, own, name, len(old_records)) if new is not None else ()
+    records = [*old_records, *new_records]
+    in_parts = any(one.index for one in known)
+    if not in_parts and len(plan_parts(records)) == 1:
+        rows = itertools.chain(
+            _by_shard(base, before, name, 0) if old is not None else (), new_rows
+        )
+        (part,) = write_index(home, name, records, rows, schema, scratch=scratch)
+        return SplitInfo(tuple(shards), statistics), [part.file]
     parts = list(before.index_parts(name)) if old is not None else []
     files = [naming.shards_file(name)]
-    write_shard_list(home / files[0], shards, scratch=scratch)
-    if new_shards:
+    place = home / files[0]
+    write_shard_list(place, shards, scratch=scratch)
+    if new_records:
         for part in write_index(
-            home, name, new_shards, new_rows, schema, before=len(parts), scratch=scratch
+            home, name, new_records, new_rows, schema, before=len(parts), scratch=scratch
         ):
             files.append(part.file)
             final = below(naming.view_folder(number), part.file)
             parts.append(dataclasses.replace(part, file=final))
-    return SplitInfo(shards, merged, tuple(parts)), files
+    numbers = (len(records), sum(records), sum(one.bytes for one in known))
+    listed = ShardList(place, *numbers, file_info(place)["sha256"])
+    return SplitInfo(listed, statistics, tuple(parts)), files
 
 
-def _by_shard(table: pa.Table, before: int) -> Iterator[pa.Table]:
-    """Yields the rows of each shard, numbered behind so many other shards."""
-    numbers = int64(table["shard"])
-    edges = np.flatnonzero(np.diff(numbers)) + 1
-    for rows in np.split(np.arange(len(numbers)), edges):
-        if len(rows):
-            own = table.slice(int(rows[0]), len(rows))
-            number = pa.array(int64(own["shard"]) + before, pa.int32())
-            yield own.set_column(0, own.schema.field(0), number) if before else own
+def _below(folder: str, shards: Iterable[ShardInfo]) -> Iterator[ShardInfo]:
+    """The shards of a generation, with names relative to the set."""
+    return (dataclasses.replace(one, file=below(folder, one.file)) for one in shards)
 
 
-def merged_statistics(parts: list[dict[str, Any]], indexes: list[pa.Table]) -> dict[str, Any]:
+def _by_shard(root: Place, manifest: Manifest, split: str, before: int) -> Iterator[pa.Table]:
+    """Yields the rows of each shard of a split, numbered behind so many other shards.
+
+    Raises:
+        DamageError: A part of the index has another number of rows than its shards have records.
+    """
+    records = shard_numbers(manifest.splits[split].shards, "records").tolist()
+    parts = zip(manifest.shards_by_part(split), index_tables(root, manifest, split), strict=True)
+    for (part, shards), table in parts:
+        if len(table) != sum(records[shards.start : shards.stop]):
+            raise DamageError(
+                f"The index {root / part.file} has not the rows of its shards. Run 'shardmill "
+                "verify'."
+            )
+        begin = 0
+        for shard in shards:
+            own = table.slice(begin, records[shard])
+            begin += records[shard]
+            number = pa.array(np.full(len(own), shard + before), pa.int32())
+            yield own.set_column(0, own.schema.field(0), number)
+
+
+def merged_statistics(
+    parts: list[dict[str, Any]], columns: Columns, present: Collection[str]
+) -> dict[str, Any]:
     """Statistics of a split in several parts.
 
     Counts, weights and integer columns are those of all records. What a model is normalized with,
@@ -220,7 +253,8 @@ def merged_statistics(parts: list[dict[str, Any]], indexes: list[pa.Table]) -> d
 
     Args:
         parts: Statistics of the first build, then of the next one.
-        indexes: Index of the records of each.
+        columns: Columns of the index of both.
+        present: Names of these columns.
     """
     merged = {**_class_statistics(parts)}
     labels = [part["labels"] for part in parts if "labels" in part]
@@ -234,10 +268,8 @@ def merged_statistics(parts: list[dict[str, Any]], indexes: list[pa.Table]) -> d
             if name in merged:
                 continue
             counted = isinstance(value, dict) and "histogram" in value
-            if counted and name in indexes[0].column_names:
-                value = summarize_column(
-                    lambda names: (index.select(names) for index in indexes), name
-                )
+            if counted and name in present:
+                value = summarize_column(columns, name)
             merged[name] = value
     return merged
 

@@ -26,8 +26,9 @@ from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
 from reader.records.readers import LOCATION_COLUMNS, RecordReader
-from reader.records.split_index import SplitIndex, shard_numbers
+from reader.records.split_index import SplitIndex
 from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, unframe_many
+from shard_format.shard_list import shard_numbers
 
 Int64Array = npt.NDArray[np.int64]
 Payloads = npt.NDArray[np.object_]

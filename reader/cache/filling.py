@@ -56,7 +56,7 @@ from reader.records.readers import (
     read_into_memory,
 )
 from reader.records.split_files import ShardPaths, check_shards
-from reader.records.split_index import SplitIndex, WholeIndex, shard_numbers
+from reader.records.split_index import SplitIndex, WholeIndex
 from shard_format import (
     DamageError,
     ShardmillError,
@@ -65,6 +65,7 @@ from shard_format import (
     load_manifest,
     open_split_index,
 )
+from shard_format.shard_list import shard_numbers
 
 _READ_BYTES = 64 << 20  # 64 MiB of records at a time on their way into a cache
 _MAX_RECORDS = 1 << 40  # more than fit into memory

@@ -13,8 +13,8 @@ import tensorflow as tf
 from typing_extensions import override
 
 from reader.records.index_columns import GraphColumns
-from reader.records.split_index import shard_numbers
 from shard_format import DamageError, SplitInfo
+from shard_format.shard_list import shard_numbers
 
 # Runs of records that are read at a time. More hides more latency (an NFS or object store answers
 # in milliseconds); from the page cache anything from 2 to 16 is the same.

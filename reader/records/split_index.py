@@ -22,9 +22,10 @@ from typing_extensions import override
 from foundation import storage
 from foundation.storage import Place, Range, Url
 from reader.records.split_files import checked_index
-from shard_format import DamageError, Manifest, ShardInfo, ShardSetError, open_index
+from shard_format import DamageError, Manifest, ShardSetError
 from shard_format.arrow_layout import Blocks, blocks_of, column_places, footer_bytes, value_buffers
-from shard_format.shard_list import ShardList
+from shard_format.index_parts import index_tables
+from shard_format.shard_list import shard_numbers
 
 Int64Array = npt.NDArray[np.int64]
 Parsed = TypeVar("Parsed")
@@ -147,8 +148,8 @@ class IndexInParts(SplitIndex):
 
     @override
     def select(self, names: Sequence[str]) -> pa.Table:
-        places = (self._root / part.file for part in self._parts)
-        return pa.concat_tables(open_index(place, names).select(names) for place in places)
+        tables = index_tables(self._root, self._manifest, self._split, names)
+        return pa.concat_tables(table.select(names) for table in tables)
 
     @override
     def take(self, names: tuple[str, ...], numbers: Int64Array) -> list[Int64Array]:
@@ -287,13 +288,6 @@ class IndexInParts(SplitIndex):
         return DamageError(
             f"The index {self._place(part)} is damaged: {problem}. Run 'shardmill verify'."
         )
-
-
-def shard_numbers(shards: Sequence[ShardInfo], name: str) -> Int64Array:
-    """[num_shards] int64: "records" or "bytes" of every shard."""
-    if isinstance(shards, ShardList):
-        return np.asarray(shards.column(name), np.int64)
-    return np.array([getattr(shard, name) for shard in shards], np.int64)
 
 
 def open_lazily(root: Place, manifest: Manifest, split: str) -> SplitIndex:

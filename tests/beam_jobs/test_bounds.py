@@ -17,12 +17,14 @@ from PIL import Image
 from beam_jobs import bounds
 from beam_jobs.dedup.images import candidates
 from beam_jobs.dedup.images.hash_format import BANDS
+from beam_jobs.generations.append import append
+from beam_jobs.generations.compact import compact
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.stages.plan import merge_levels
 from beam_jobs.staging import reordering
 from beam_jobs.workspace import read_table
-from shard_format import naming
+from shard_format import naming, open_split_index
 from tests.fixtures.proofs import proof
 
 NAMES = [name for name in vars(bounds) if name.isupper()]
@@ -74,7 +76,11 @@ def built(options: Any) -> dict[str, Any]:
     What later generations need has no order that matters, nor has its division into batches.
     """
     preprocess(options)
-    out = Path(options.out)
+    return files_of(Path(options.out))
+
+
+def files_of(out: Path) -> dict[str, Any]:
+    """The files of a set, without those that describe the run."""
     return {
         str(path.relative_to(out)): (_rows(path) if path.suffix == ".arrow" else path.read_bytes())
         for path in sorted(out.rglob("*"))
@@ -86,6 +92,40 @@ def _rows(path: Path) -> pa.Table:
     table = read_table(path)
     in_order = path.parent.name != naming.FINGERPRINTS_DIR
     return table if in_order else table.sort_by(table.column_names[0])
+
+
+def kept_up(folder: Path) -> dict[str, Any]:
+    """The files of a set of documents that was appended to, and compacted without some of them."""
+    first, second = (
+        TextOptions(
+            (str(folder / f"{name}.jsonl"),), str(folder / "set"), text_column="text",
+            dedup="near", split="train=0.8,test=0.2", shard_size="4KiB", unit_size="16KiB",
+            no_report=True, workers=1, append=name == "second", id_prefix=name,
+        )
+        for name in ("first", "second")
+    )  # fmt: skip
+    preprocess(first)
+    appended = append(second, {"id_prefix"})
+    assert appended.own.ledger.duplicates > 60
+    rows = open_split_index(folder / "set", appended.manifest, "train")["record_id"].to_pylist()
+    compact(first.out, [*rows[:3], *rows[-3:]])
+    return files_of(folder / "set")
+
+
+@pytest.mark.parametrize("factor", [pytest.param(100, marks=proof), 20_000])
+def test_lower_bounds_keep_up_the_same_bytes(tmp_path, monkeypatch, factor):
+    random = np.random.default_rng(1)
+    words = [f"word{number}" for number in range(300)]
+    texts = [" ".join(random.choice(words, 40)) for _ in range(400)]
+    near = [text.replace("word7", "word8", 1) for text in texts[:90]]
+    for name, own in (("first", texts[:300]), ("second", [*texts[300:], *near, *texts[90:120]])):
+        rows = [{"text": text, "label": f"class{number % 3}"} for number, text in enumerate(own)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    expected = kept_up(tmp_path)
+    (tmp_path / "set").rename(tmp_path / "before")
+    for name in NAMES:
+        monkeypatch.setattr(bounds, name, max(1, getattr(bounds, name) // factor))
+    assert kept_up(tmp_path) == expected
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,42 @@ def test_a_large_set_is_appended_to_and_compacted(tmp_path, small_parts, monkeyp
     assert removed not in {row["record_id"] for row in rows(large)}
 
 
+def state_of(root: Path) -> tuple[Any, ...]:
+    """Rows, shards and statistics of a set, all read now."""
+    split = load_manifest(root).splits["train"]
+    return rows(root), list(split.shards), split.statistics
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("image", {}), ("text", {}), ("text", {"train_tokenizer": "bpe:300", "pack": 16})],
+    ids=["image", "text", "packed"],
+)
+def test_a_large_set_is_kept_up_as_a_small_one(tmp_path, kind, values, monkeypatch):
+    """Appending, compacting and removing give the same records and shards with any parts."""
+    corpus = options(tmp_path, kind), options(tmp_path, kind, "more")  # the files of both
+    assert all(Path(job.sources[0]).exists() for job in corpus)
+    small, large = tmp_path / "small", tmp_path / "large"
+    removed = None
+    for root, part_rows in ((small, index_parts.PART_ROWS), (large, PART_ROWS)):
+        monkeypatch.setattr(index_parts, "PART_ROWS", part_rows)
+        preprocess(options(tmp_path, kind, out=root, **values))
+        append(options(tmp_path, kind, "more", out=root, append=True))
+        names = [row.get("documents") or [row["record_id"]] for row in rows(root)]
+        removed = removed or [names[3][0], names[-2][-1]]
+        states = [state_of(root)]
+        compact(root)
+        states.append(state_of(root))
+        compact(root, removed)
+        states.append(state_of(root))
+        assert verify(root)[1] == []
+        if root == small:
+            expected = states
+    assert states == expected and load_manifest(large).splits["train"].index
+    left = {name for row in rows(large) for name in row.get("documents") or [row["record_id"]]}
+    assert not left & set(removed)
+
+
 def test_a_small_set_becomes_a_large_one(tmp_path, monkeypatch):
     """The index of the first generation is the first part of that of the view."""
     small = build(tmp_path)
