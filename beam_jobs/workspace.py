@@ -33,6 +33,7 @@ from shard_format import DamageError, InputError, file_sha256, naming, open_inde
 from shard_format.set_paths import check_no_links
 
 _COPY_BYTES = 4 << 20  # 4 MiB
+_HELD_BYTES = 32 << 20  # 32 MiB: a file up to this size is read at once
 _BEGAN = "began-"  # files that say when a stage began
 
 
@@ -316,17 +317,20 @@ def read_table(place: Place) -> pa.Table:
     return pa.ipc.open_file(storage.open_arrow(place)).read_all()
 
 
+def schema_in(place: Place) -> pa.Schema:
+    """The columns of an Arrow file."""
+    with storage.open_arrow(place) as source:
+        return pa.ipc.open_file(source).schema
+
+
 def read_batches(place: Place, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The rows of an Arrow file, one batch at a time; of a local file, only that is in memory.
+    """The rows of an Arrow file, one batch at a time, and only that is in memory.
 
     Args:
         place: The file.
         columns: Which columns to read; None for all.
     """
-    path = storage.local_path(place)
-    # Not mapped: pages that were read would stay as long as the mapping.
-    source = pa.OSFile(str(path)) if path else pa.BufferReader(storage.read_bytes(place))
-    with source:
+    with _open_batches(place) as source:
         reader = pa.ipc.open_file(source)
         if columns is not None:
             included = [reader.schema.get_field_index(name) for name in columns]
@@ -336,6 +340,19 @@ def read_batches(place: Place, columns: Sequence[str] | None = None) -> Iterator
             batch = reader.get_batch(number)
             if len(batch):
                 yield pa.Table.from_batches([batch])
+
+
+def _open_batches(place: Place) -> pa.NativeFile:
+    """A file whose batches are read once; a small one of an object store in one request."""
+    if storage.local_path(place) is not None:
+        # Not mapped: pages that were read would stay as long as the mapping.
+        return storage.open_arrow(place, mapped=False)
+    file = storage.open_input(place)
+    data = file.read(_HELD_BYTES)
+    if len(data) == _HELD_BYTES:
+        return pa.PythonFile(file, "r")
+    file.close()
+    return pa.BufferReader(data)
 
 
 def columns_of(parts: Sequence[Place]) -> Columns:

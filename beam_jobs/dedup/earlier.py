@@ -1,8 +1,8 @@
 """New records against those of earlier generations of a set.
 
 An old record stays whatever a new one is: of a cluster that has an old record, all new ones are
-dropped, or, with --duplicates keep, follow its split. So work and memory beyond one look at the old
-fingerprints grow with the number of new records.
+dropped, or, with --duplicates keep, follow its split. So memory grows with the number of new
+records, and so does work beyond one look at the old fingerprints.
 """
 
 from __future__ import annotations
@@ -15,17 +15,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, fixed_bytes, int64, ranges, uint64
+from beam_jobs.columns import (
+    BoolArray,
+    ByteArray,
+    IntArray,
+    fixed_bytes,
+    int64,
+    ranges,
+    uint64,
+)
 from beam_jobs.dedup.clusters import CLUSTER_ORDER, CLUSTER_SCHEMA, Clusters, NearPairs, components
+from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from shard_format import InputError
+from shard_format.keys import UInt64Array
 
 # Of a cluster with an old record: the split of that one. Only in builds that append.
 EARLIER_SPLIT = pa.field("earlier_split", pa.string())
 
-# From (number of a new record, row of a stored one) to whether they are equal.
-ConfirmOld = Callable[[int, int], bool]
+# From [n] numbers of new records and [n] keys of stored ones to whether they are equal.
+ConfirmOld = Callable[[IntArray, UInt64Array], BoolArray]
 
 
 class Related(NamedTuple):
@@ -47,6 +57,9 @@ def exact_links(
 ) -> IntArray:
     """[n, 2] (new record, row of a stored one) of equal records.
 
+    Of new records, key and fingerprint are in memory (24 bytes, and 16 to look them up); of stored
+    ones some at a time.
+
     Args:
         sidecars: All staged units.
         stored: The earlier generations.
@@ -57,31 +70,46 @@ def exact_links(
         InputError: A new record has the id of an old one, and other content.
     """
     keys, prints = _new(sidecars)
-    same_id = _matches(keys, stored.keys)
-    links = same_id
+    lookups = [(_Lookup(keys), "key")]
     if by_content:
-        heads = np.ascontiguousarray(prints[:, :8]).view(np.uint64).ravel()
-        old_heads = np.ascontiguousarray(stored.fingerprints[:, :8]).view(np.uint64).ravel()
-        links = np.unique(np.concatenate([same_id, _matches(heads, old_heads)]), axis=0)
-    if sidecars.excluded is not None:
-        links = links[~sidecars.excluded[links[:, 0]]]
-    equal = np.all(prints[links[:, 0]] == stored.fingerprints[links[:, 1]], axis=1)
+        lookups.append((_Lookup(_heads(prints)), "head"))
+    pieces: list[StructuredArray] = [np.zeros(0, _LINK)]
+    begin = 0
+    for table in stored.tables(["key", "fingerprint"]):
+        old_prints = fixed_bytes(table["fingerprint"], 16)
+        values = {"key": uint64(table["key"]), "head": _heads(old_prints)}
+        matches = [lookup.matches(values[name]) for lookup, name in lookups]
+        links = np.unique(np.concatenate(matches), axis=0)
+        if sidecars.excluded is not None:
+            links = links[~sidecars.excluded[links[:, 0]]]
+        new, old = links.T
+        piece: StructuredArray = np.zeros(len(links), _LINK)
+        piece["new"], piece["old"], piece["key"] = new, old + begin, values["key"][old]
+        piece["equal"] = np.all(prints[new] == old_prints[old], axis=1)
+        pieces.append(piece)
+        begin += len(table)
+    pairs = np.sort(np.concatenate(pieces), order=["new", "old"])
     if confirm is not None:
-        for at in np.flatnonzero(equal).tolist():
-            equal[at] = confirm(*links[at].tolist())
-    changed = ~equal & (keys[links[:, 0]] == stored.keys[links[:, 1]])
-    if changed.any():
-        first = sidecars.take(links[changed][:1, 0], ["record_id"])["record_id"][0].as_py()
+        equal = np.flatnonzero(pairs["equal"])
+        pairs["equal"][equal] = confirm(pairs["new"][equal], pairs["key"][equal])
+    changed = np.unique(pairs["new"][~pairs["equal"] & (keys[pairs["new"]] == pairs["key"])])
+    if len(changed):
+        first = sidecars.take(changed[:1], ["record_id"])["record_id"][0].as_py()
         raise InputError(
-            f"{len(np.unique(links[changed, 0])):,} records have the id of another one in "
+            f"{len(changed):,} records have the id of another one in "
             f"{stored.base}, which has other content; the first is {first!r}. If they are other "
             "records, pass --id-prefix NAME, which their ids then begin with. To replace records, "
             "take the old ones out with 'shardmill compact --remove' before."
         )
-    return links[equal]
+    pairs = pairs[pairs["equal"]]
+    return np.stack([pairs["new"], pairs["old"]], axis=1)
 
 
-def _new(sidecars: Sidecars) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+# A new record and a stored one with the same id, or with fingerprints that begin alike.
+_LINK = np.dtype([("new", np.int64), ("old", np.int64), ("key", np.uint64), ("equal", np.bool_)])
+
+
+def _new(sidecars: Sidecars) -> tuple[UInt64Array, ByteArray]:
     keys, prints = [np.zeros(0, np.uint64)], [np.zeros((0, 16), np.uint8)]
     for _, table in sidecars:
         keys.append(uint64(table["key"]))
@@ -89,20 +117,31 @@ def _new(sidecars: Sidecars) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uin
     return np.concatenate(keys), np.concatenate(prints)
 
 
-def _matches(new: npt.NDArray[np.uint64], old: npt.NDArray[np.uint64]) -> IntArray:
-    """[k, 2] (row of `new`, row of `old`) with equal values; of `new` there are few."""
-    if not len(new) or not len(old):
-        return np.zeros((0, 2), np.int64)
-    order = np.argsort(new, kind="stable")
-    ordered = new[order]
-    # Most old values are not among the new ones: a bitmap of 16 leading bits passes over them.
-    few = np.zeros(1 << 16, bool)
-    few[new >> np.uint64(48)] = True
-    rows = np.flatnonzero(few[old >> np.uint64(48)])
-    first = np.searchsorted(ordered, old[rows], side="left")
-    sizes = np.searchsorted(ordered, old[rows], side="right") - first
-    places, which = ranges(first, sizes)
-    return np.stack([order[places], rows[which]], axis=1)
+def _heads(prints: ByteArray) -> UInt64Array:
+    return np.ascontiguousarray(prints[:, :8]).view(np.uint64).ravel()
+
+
+class _Lookup:
+    """Values of new records, among which many old ones are looked for.
+
+    Args:
+        new: [n] uint64.
+    """
+
+    def __init__(self, new: UInt64Array) -> None:
+        self._order = np.argsort(new, kind="stable")
+        self._ordered = new[self._order]
+        # Most old values are not among the new ones: a bitmap of 16 leading bits passes over them.
+        self._few = np.zeros(1 << 16, bool)
+        self._few[new >> np.uint64(48)] = True
+
+    def matches(self, old: UInt64Array) -> IntArray:
+        """[k, 2] (number of the new value, row of `old`) with equal values."""
+        rows = np.flatnonzero(self._few[old >> np.uint64(48)])
+        first = np.searchsorted(self._ordered, old[rows], side="left")
+        sizes = np.searchsorted(self._ordered, old[rows], side="right") - first
+        places, which = ranges(first, sizes)
+        return np.stack([self._order[places], rows[which]], axis=1)
 
 
 def match_existing(
@@ -204,8 +243,15 @@ class _Representatives:
             return
         seed = int(stored.manifest.config.get("seed", 0))
         hashes = np.array([id_hash(self.ids[node]) for node in unknown], np.uint64)
-        for at, row in _matches(shuffle_keys(hashes, seed), stored.keys).tolist():
-            record = stored.take(np.array([row]), ["record_id", "label", "split"]).to_pylist()[0]
+        lookup, links, begin = _Lookup(shuffle_keys(hashes, seed)), [np.zeros((0, 2), np.int64)], 0
+        for table in stored.tables(["key"]):
+            own = lookup.matches(uint64(table["key"]))
+            own[:, 1] += begin
+            links.append(own)
+            begin += len(table)
+        nodes, rows = np.concatenate(links).T
+        records = stored.take(rows, ["record_id", "label", "split"]).to_pylist()
+        for at, record in zip(nodes.tolist(), records, strict=True):
             if record["record_id"] == self.ids[unknown[at]]:
                 self.labels[unknown[at]] = record["label"]
                 self.splits[unknown[at]] = record["split"]

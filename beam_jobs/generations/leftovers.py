@@ -22,14 +22,15 @@ from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.stages.plan.list_duplicates import listed_rows, send_rows
 from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.stored import fingerprints_file
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace, read_batches, schema_in
 from foundation import storage
 from foundation.storage import Place
-from shard_format import Ledger, Manifest, file_info, naming, open_split_index
+from shard_format import Ledger, Manifest, file_info, naming
 from shard_format.dropped import quarantine_batches, quarantine_files, read_columns
 from shard_format.duplicates import DUPLICATES_SCHEMA, num_parts, read_duplicates
+from shard_format.index import read_schema
+from shard_format.index_parts import index_tables
 
-_BATCH_ROWS = 1 << 16
 _CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of the duplicates
 _DUPLICATES_ROWS = 1 << 13  # with previews, some MiB
 # Whether a row has the label of the kept record.
@@ -130,7 +131,8 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         filtered += row["stage"] == "filter"
         present.add(row["record_id"])
     for file in stored_files(base, manifest):
-        if pc.any(_concerned(read_table(base / file), wanted)).as_py():
+        tables = read_batches(base / file, ["record_id", "kept_id"])
+        if any(pc.any(_concerned(table, wanted)).as_py() for table in tables):
             files.append(file)
     counts = (kept, copies, duplicates, +reasons, filtered, through)
     return Found(frozenset(present), *counts, frozenset(equal), tuple(dict.fromkeys(files)))
@@ -148,19 +150,25 @@ def _in_split(
     base: Place, manifest: Manifest, split: str, wanted: pa.Array
 ) -> tuple[list[str], list[str]]:
     """The ids of some records in a split, those of copies too; and which files have them."""
-    index = open_split_index(base, manifest, split)
-    names, numbers = index["record_id"], index["shard"]
-    packed = "documents" in index.column_names
-    if packed:
-        names = pc.list_flatten(index["documents"])
-        numbers = numbers.take(pc.list_parent_indices(index["documents"]))
-    hits = pc.is_in(names, value_set=wanted)
-    rows = names.filter(hits)
-    shards = sorted(numbers.filter(hits).unique().to_pylist())
-    files = [manifest.splits[split].shards[number].file for number in shards]
-    files += dict.fromkeys(manifest.index_part_of(split, number) for number in shards)
+    present: list[str] = []
+    shards, parts = manifest.splits[split].shards, manifest.index_parts(split)
+    with_rows: list[str] = []
+    index_files: list[str] = []
+    packed = "documents" in read_schema(base / manifest.index_file(split)).names
+    names = ["documents" if packed else "record_id", "shard"]
+    tables = index_tables(base, manifest, split, names)
+    for part, table in zip(parts, tables, strict=True):
+        ids, numbers = table[names[0]], table["shard"]
+        if packed:
+            numbers = numbers.take(pc.list_parent_indices(ids))
+            ids = pc.list_flatten(ids)
+        hits = pc.is_in(ids, value_set=wanted)
+        present += ids.filter(hits).to_pylist()
+        own = sorted(numbers.filter(hits).unique().to_pylist())
+        with_rows += [shards[number].file for number in own]
+        index_files += [part.file] * bool(own)
     # A document may be in several sequences.
-    return (rows.unique() if packed else rows).to_pylist(), files
+    return list(dict.fromkeys(present)) if packed else present, [*with_rows, *index_files]
 
 
 def _in_quarantine(
@@ -258,17 +266,16 @@ def write_stored(
     ids = pa.array(sorted(removed), pa.string())
     final = workspace.out / fingerprints_file("")
     storage.delete(final)
-    tables = [read_table(base / name) for name in stored_files(base, manifest)]
-    if not tables:
+    files = stored_files(base, manifest)
+    if not files:
         return {}
     storage.make_folder(final.parent)
     with (
         workspace.write_arrow(final, durable=True) as sink,
-        pa.ipc.new_file(sink, tables[0].schema) as writer,
+        pa.ipc.new_file(sink, schema_in(base / files[0])) as writer,
     ):
-        for table in tables:
-            for batch in table.to_batches(_BATCH_ROWS):
-                rows = pa.Table.from_batches([batch])
+        for name in files:
+            for rows in read_batches(base / name):
                 for left in rows.filter(pc.invert(_concerned(rows, ids))).to_batches():
                     writer.write_batch(left)
     return {naming.STORED_RECORDS: file_info(final)}

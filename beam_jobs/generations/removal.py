@@ -5,21 +5,25 @@ Neither names a record: the receipt in build.json has numbers, files and a hash 
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.generations.leftovers import Found, stored_files
 from beam_jobs.stages.plan.appending import StoredExamples
-from beam_jobs.workspace import read_table
+from beam_jobs.workspace import read_batches
 from foundation.storage import Place
-from shard_format import Manifest, open_split_index
-from shard_format.removed_records import PRINT_DIGITS, RemovedRecords, id_digest
+from shard_format import Manifest
+from shard_format.index_parts import index_tables
+from shard_format.removed_records import RemovedRecords, id_digest
 
 RECEIPTS_KEY = "removals"  # in build.json: the receipts, the oldest first
+_COLUMNS = ["key", "record_id", "fingerprint"]
 
 
 def removed_records(base: Place, manifest: Manifest, found: Found) -> RemovedRecords:
@@ -37,30 +41,38 @@ def removed_records(base: Place, manifest: Manifest, found: Found) -> RemovedRec
 def _contents(base: Place, manifest: Manifest, ids: frozenset[str]) -> frozenset[str]:
     wanted = pa.array(sorted(ids), pa.string())
     keeps_files = str(manifest.config.get("quality", "")).startswith("keep")
-    # Of equal fingerprints of such images the pixels decide, which only the shards have.
-    stored = [] if keeps_files else [read_table(base / one) for one in stored_files(base, manifest)]
-    if manifest.config.get("pack"):  # rows of the index are sequences
-        kept = [table.filter(pc.is_valid(table["split"])) for table in stored]
-    else:
-        kept = [open_split_index(base, manifest, split) for split in manifest.splits]
-    examples = StoredExamples(base, manifest) if keeps_files else None
 
-    def name(row: Mapping[str, Any]) -> str:
-        content: str = row["fingerprint"].hex()
-        if examples is not None:
-            from beam_jobs.record_types.image import all_pixels_hash  # loads image libraries
+    def stored() -> Iterator[pa.Table]:
+        # Of equal fingerprints of such images the pixels decide, which only the shards have.
+        for file in () if keeps_files else stored_files(base, manifest):
+            yield from read_batches(base / file, [*_COLUMNS, "split"])
 
-            content += all_pixels_hash(examples(row["key"])).hex()
-        return content
+    def kept() -> Iterator[pa.Table]:
+        if manifest.config.get("pack"):  # rows of the index are sequences
+            yield from (table.filter(pc.is_valid(table["split"])) for table in stored())
+        else:
+            for split in manifest.splits:
+                yield from index_tables(base, manifest, split, _COLUMNS)
 
-    own = {
-        name(row)
-        for table in (*kept, *stored)
-        for row in _rows(table, pc.is_in(table["record_id"], value_set=wanted))
-    }
-    prints = pa.array([bytes.fromhex(one[:PRINT_DIGITS]) for one in sorted(own)], pa.binary())
-    others = {name(row) for table in kept for row in _rows(table, _with(table, prints, wanted))}
-    return frozenset(own - others)
+    own = set[tuple[int, bytes]]()
+    for table in itertools.chain(kept(), stored()):
+        own |= _rows(table, pc.is_in(table["record_id"], value_set=wanted), keyed=keeps_files)
+    prints = pa.array(sorted({fingerprint for _, fingerprint in own}), pa.binary())
+    others = set[tuple[int, bytes]]()
+    for table in kept():
+        others |= _rows(table, _with(table, prints, wanted), keyed=keeps_files)
+    if not keeps_files:
+        return frozenset(fingerprint.hex() for _, fingerprint in own - others)
+    from beam_jobs.record_types.image import all_pixels_hash  # loads image libraries
+
+    keys = np.array([key for key, _ in own | others], np.uint64)
+    examples = StoredExamples(base, manifest, keys)
+
+    def name(row: tuple[int, bytes]) -> str:
+        key, fingerprint = row
+        return fingerprint.hex() + all_pixels_hash(examples(key)).hex()
+
+    return frozenset(map(name, own)) - frozenset(map(name, others))
 
 
 def _with(table: pa.Table, prints: pa.Array, ids: pa.Array) -> pa.ChunkedArray:
@@ -69,8 +81,11 @@ def _with(table: pa.Table, prints: pa.Array, ids: pa.Array) -> pa.ChunkedArray:
     return pc.and_not(same, pc.is_in(table["record_id"], value_set=ids))
 
 
-def _rows(table: pa.Table, mask: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
-    yield from table.select(["key", "fingerprint"]).filter(mask).to_pylist()
+def _rows(table: pa.Table, mask: pa.ChunkedArray, *, keyed: bool) -> set[tuple[int, bytes]]:
+    """Key and fingerprint of some rows; without their keys, 0 stands in place of each."""
+    rows = table.select(["key", "fingerprint"]).filter(mask)
+    keys = rows["key"].to_pylist() if keyed else [0] * len(rows)
+    return set(zip(keys, rows["fingerprint"].to_pylist(), strict=True))
 
 
 def receipt(digest: str, asked: int, found: Found, before: Manifest, after: str) -> dict[str, Any]:

@@ -221,7 +221,8 @@ def write_seen_items(
 
 def merge_seen_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
     """Writes the items of all generations; see `write_seen_items`."""
-    known = [place for place in _places(base, manifest) if len(hashes_in(place))]
+    places = [place for place in _places(base, manifest) if storage.stat(place) is not None]
+    known = [place for place in places if next(read_batches(place), None) is not None]
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
     return _write_final(workspace, final, known) if known else {}

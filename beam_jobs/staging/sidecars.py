@@ -141,10 +141,6 @@ class Sidecars:
         unit = int(np.searchsorted(self.begins, begin, side="right")) - 1
         return unit, begin - int(self.begins[unit])
 
-    def example(self, record: int) -> dict[str, Any]:
-        """The staged features of one record; see `examples`."""
-        return next(self.examples(np.array([record], np.int64)))
-
     def examples(self, records: IntArray) -> Iterator[dict[str, Any]]:
         """The staged features of some records, in their order, from the payload.
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, fixed_bytes, uint64
+from beam_jobs import bounds
+from beam_jobs.columns import IntArray, bounds_of, slices
 from beam_jobs.corpus.names import LABEL_SEPARATOR
-from beam_jobs.workspace import read_table
+from beam_jobs.workspace import read_batches, read_table, schema_in
 from foundation import storage
 from foundation.storage import Place
 from shard_format import (
@@ -27,10 +27,11 @@ from shard_format import (
     load_build,
     load_manifest,
     naming,
-    open_split_index,
 )
 from shard_format.expected_files import fingerprint_files
+from shard_format.index import read_schema
 from shard_format.naming import below
+from shard_format.shard_list import shard_numbers
 
 # Further columns: "group", and what near duplicates are found by.
 STORED_FIELDS = (
@@ -49,15 +50,23 @@ def fingerprints_file(folder: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """Some stored records: a file of them, or the index of a split."""
+    """Some stored records: a file of them, or a part of the index of a split.
 
-    table: pa.Table
+    Attributes:
+        place: The file.
+        records: Number of records in it.
+        split: Name of the split; None for a file of stored records.
+        class_names: Names of the classes, by the numbers in an index.
+    """
+
+    place: Place
+    records: int
     split: str | None
     class_names: tuple[str, ...]
 
 
 class StoredRecords:
-    """The records of all generations of a set.
+    """The records of all generations of a set, of which some are in memory at a time.
 
     The number of a record is its row when all pieces are concatenated.
 
@@ -70,8 +79,6 @@ class StoredRecords:
     Attributes:
         base: The set.
         manifest: Manifest of that generation.
-        keys: [n] uint64.
-        fingerprints: [n, 16] uint8.
 
     Raises:
         InputError: The set has not stored what is needed.
@@ -90,36 +97,28 @@ class StoredRecords:
         self._pieces: list[_Piece] = []
         folders = [one.folder for one in self.manifest.generations] or [""]
         for folder in folders:
-            self._open(folder, needed, complete=complete)
-        sizes = [len(piece.table) for piece in self._pieces]
-        self.begins: IntArray = np.cumsum([0, *sizes], dtype=np.int64)
-        self.keys: npt.NDArray[np.uint64] = np.concatenate(
-            [np.zeros(0, np.uint64), *(uint64(piece.table["key"]) for piece in self._pieces)]
-        )
-        self.fingerprints = fixed_bytes(self.column("fingerprint"), 16)
+            self._add(folder, needed, complete=complete)
+        self._begins = bounds_of(np.array([piece.records for piece in self._pieces], np.int64))
 
     def __len__(self) -> int:
-        return int(self.begins[-1])
+        return int(self._begins[-1])
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of every record, a piece at a time."""
+        """Yields some columns of every record, in order, some records at a time."""
         for piece in self._pieces:
-            yield piece.table.select(list(names))
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """A column that every piece has."""
-        tables = list(self.tables([name]))
-        return pa.concat_tables(tables)[name] if tables else pa.chunked_array([], pa.binary(16))
+            for table in _tables(piece.place, names):
+                yield from slices(table.select(names), bounds.PLANNED_ROWS)
 
     def take(self, rows: IntArray, names: Sequence[str]) -> pa.Table:
         """Columns of some records, in the order of `rows`: any, and label and split of all."""
         parts: list[pa.Table] = []
         order: list[IntArray] = [np.zeros(0, np.int64)]
-        piece_of = np.searchsorted(self.begins, rows, side="right") - 1
+        piece_of = np.searchsorted(self._begins, rows, side="right") - 1
         for number in np.unique(piece_of).tolist():
             at = np.flatnonzero(piece_of == number)
+            at = at[np.argsort(rows[at], kind="stable")]
             piece = self._pieces[number]
-            own = piece.table.take(pa.array(rows[at] - self.begins[number]))
+            own = _taken(piece, rows[at] - self._begins[number], names)
             parts.append(pa.table({name: _values(own, piece, name) for name in names}))
             order.append(at)
         if not parts:
@@ -127,33 +126,68 @@ class StoredRecords:
         back = np.argsort(np.concatenate(order))
         return pa.concat_tables(parts, promote_options="default").take(pa.array(back))
 
-    def group_splits(self) -> pa.Table:
-        """Columns group and split of the kept records that have a group."""
-        fields = [pa.field("group", pa.uint64()), pa.field("split", pa.string())]
-        tables = [piece.table.select(["group", "split"]) for piece in self._pieces]
-        table = pa.concat_tables([pa.schema(fields).empty_table(), *tables])
-        return table.filter(pc.and_(pc.is_valid(table["group"]), pc.is_valid(table["split"])))
+    def group_splits(self) -> Iterator[pa.Table]:
+        """Yields columns group and split of the kept records that have a group."""
+        for table in self.tables(["group", "split"]):
+            yield table.filter(pc.and_(pc.is_valid(table["group"]), pc.is_valid(table["split"])))
 
-    def _open(self, folder: str, needed: Sequence[str], *, complete: bool) -> None:
+    def _add(self, folder: str, needed: Sequence[str], *, complete: bool) -> None:
+        """Adds the pieces of a generation."""
         root = self.base / folder if folder else self.base
         place = self.base / fingerprints_file(folder)
         if storage.stat(place) is not None:
-            table = read_table(place)
-            missing = [name for name in needed if name not in table.column_names]
+            names, records = _described(place)
+            missing = [name for name in needed if name not in names]
             if missing:
                 raise InputError(
                     f"{place} has no column {', '.join(missing)}. Build the set again."
                 )
-            self._pieces.append(_Piece(table, None, ()))
+            self._pieces.append(_Piece(place, records, None, ()))
             return
         manifest = load_manifest(root) if folder else load_manifest(self.base, 0)
         if needed or complete:
             _check_none_staged(root, manifest)
             return
         label = next((f for f in manifest.schema.features if f.kind == "class_label"), None)
-        for split in manifest.splits:
-            index = open_split_index(root, manifest, split)
-            self._pieces.append(_Piece(index, split, label.class_names if label else ()))
+        for split, info in manifest.splits.items():
+            records_of = shard_numbers(info.shards, "records")
+            for part, shards in manifest.shards_by_part(split):
+                records = int(records_of[shards.start : shards.stop].sum())
+                class_names = label.class_names if label else ()
+                self._pieces.append(_Piece(root / part.file, records, split, class_names))
+
+
+def _described(place: Place) -> tuple[list[str], int]:
+    """The columns of a file of stored records, and its number of records."""
+    if storage.local_path(place) is not None:
+        table = read_table(place)
+        return table.column_names, len(table)
+    return schema_in(place).names, sum(len(table) for table in read_batches(place, ["key"]))
+
+
+def _tables(place: Place, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The records of a file: mapped if it is local, else a batch of some columns at a time."""
+    if storage.local_path(place) is not None:
+        yield read_table(place)
+    else:
+        yield from read_batches(place, names)
+
+
+def _taken(piece: _Piece, rows: IntArray, names: Sequence[str]) -> pa.Table:
+    """What `_values` needs of some records of a piece, whose numbers ascend."""
+    columns = list(names)
+    if piece.split is not None:
+        columns = [name for name in names if name not in ("label", "split", "kept_id")]
+        if "label" in names:
+            schema = read_schema(piece.place)
+            columns.append(LABELS_FIELD.name if LABELS_FIELD.name in schema.names else "label")
+        columns = columns or ["key"]
+    taken, begin = [], 0
+    for table in _tables(piece.place, columns):
+        own = rows[slice(*np.searchsorted(rows, [begin, begin + len(table)]))]
+        taken.append(table.select(columns).take(pa.array(own - begin)))
+        begin += len(table)
+    return pa.concat_tables(taken)
 
 
 def _check_none_staged(root: Place, manifest: Manifest) -> None:

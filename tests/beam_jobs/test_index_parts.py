@@ -11,16 +11,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs import publishing
+from beam_jobs import bounds, publishing
 from beam_jobs.generations.append import append
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from beam_jobs.run import preprocess
 from beam_jobs.stages.plan import merge_levels
+from beam_jobs.staging.stored import StoredRecords
 from foundation import storage
 from shard_format import (
     DamageError,
@@ -206,6 +208,29 @@ def test_a_large_set_is_kept_up_as_a_small_one(tmp_path, kind, values, monkeypat
     assert states == expected and load_manifest(large).splits["train"].index
     left = {name for row in rows(large) for name in row.get("documents") or [row["record_id"]]}
     assert not left & set(removed)
+
+
+def test_stored_records_come_from_all_parts(large, monkeypatch):
+    features = load_manifest(large).schema.features
+    (classes,) = (one.class_names for one in features if one.kind == "class_label")
+    expected = [
+        {**row, "split": split, "label": classes[row["label"]]}
+        for split in ("train", "test")
+        for row in rows(large, split)
+    ]
+    (large / naming.STORED_RECORDS).unlink()  # so that the index is taken
+    monkeypatch.setattr(bounds, "PLANNED_ROWS", 7)
+    stored = StoredRecords(large, (), complete=False)
+    tables = list(stored.tables(["key", "fingerprint"]))
+    assert len(stored) == len(expected) and max(map(len, tables)) <= 7
+    assert pa.concat_tables(tables).to_pylist() == [
+        {name: row[name] for name in ("key", "fingerprint")} for row in expected
+    ]
+    order = np.random.default_rng(0).permutation(len(expected))[:30]
+    names = ["label", "record_id", "split"]
+    taken = stored.take(order, names).to_pylist()
+    assert taken == [{name: expected[at][name] for name in names} for at in order.tolist()]
+    assert len(stored.take(order[:0], names)) == 0
 
 
 def test_a_small_set_becomes_a_large_one(tmp_path, monkeypatch):

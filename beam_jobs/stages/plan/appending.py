@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs import bounds
+from beam_jobs.columns import BoolArray, IntArray, int64, slices, uint64
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters
 from beam_jobs.dedup.earlier import Related, exact_links, match_existing
 from beam_jobs.job_context import JobContext
@@ -23,7 +24,9 @@ from beam_jobs.staging.stored import StoredRecords
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import counted
-from shard_format import InputError, Manifest, decode_example, open_split_index, unframe
+from shard_format import InputError, Manifest, decode_example, unframe
+from shard_format.index_parts import index_tables
+from shard_format.keys import UInt64Array
 
 
 def needs_stored(options: PreprocessOptions, record_type: RecordType) -> list[str] | None:
@@ -113,13 +116,9 @@ class Earlier(NamedTuple):
         split_conflicts = np.zeros(sidecars.records, bool)
         if not self.options.has_groups:
             return split_conflicts
-        table = self.stored.group_splits()
-        splits = table["split"].combine_chunks().dictionary_encode()
-        numbers = np.array([_number(names, one) for one in splits.dictionary.to_pylist()], np.int64)
-        groups, first = np.unique(uint64(table["group"]), return_index=True)
+        groups, code_of = self._group_codes(names, sidecars)
         if not len(groups):
             return split_conflicts
-        code_of = numbers[splits.indices.to_numpy()[first]]
         for begin, own in sidecars.without_progress():
             valid = np.flatnonzero(pc.is_valid(own["group"]).to_numpy())
             wanted = uint64(own["group"].drop_null())
@@ -130,6 +129,21 @@ class Earlier(NamedTuple):
             split_conflicts[records] = (before != _FREE) & (before != code_of[at[known]])
             claimed[records] = code_of[at[known]]
         return split_conflicts
+
+    def _group_codes(self, names: list[str], sidecars: Sidecars) -> tuple[UInt64Array, IntArray]:
+        """([n] uint64 groups of new records that old ones have, [n] the number of their split)."""
+        new = (uint64(table["group"].drop_null()) for _, table in sidecars.without_progress())
+        wanted = np.unique(np.concatenate([np.zeros(0, np.uint64), *map(np.unique, new)]))
+        groups, codes = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        for table in self.stored.group_splits():
+            splits = table["split"].combine_chunks().dictionary_encode()
+            numbers = [_number(names, one) for one in splits.dictionary.to_pylist()]
+            old = uint64(table["group"])
+            own = np.isin(old, wanted)
+            code_of = np.array(numbers, np.int64)[splits.indices.to_numpy()[own]]
+            groups, first = np.unique(np.concatenate([groups, old[own]]), return_index=True)
+            codes = np.concatenate([codes, code_of])[first]
+        return groups, codes
 
 
 _FREE = -2
@@ -162,15 +176,18 @@ def find_earlier(sidecars: Sidecars, clusters: Clusters, context: JobContext) ->
     confirm = None
     if record_type.confirm is not None:
         digest = record_type.confirm
-        old = StoredExamples(base, stored.manifest)
 
-        def confirm(record: int, row: int) -> bool:
-            key = int(stored.keys[row])
-            try:
-                return digest(sidecars.example(record)) == digest(old(key))
-            except LookupError:  # a dropped one: what it equals is stored, but for the same record
-                own = sidecars.take(np.array([record], np.int64), ["key"])
-                return bool(own["key"][0].as_py() == key)
+        def confirm(records: IntArray, keys: UInt64Array) -> BoolArray:
+            old = StoredExamples(base, stored.manifest, keys)
+            own_keys = uint64(sidecars.take(records, ["key"])["key"])
+            equal = np.zeros(len(records), bool)
+            new = zip(sidecars.examples(records), own_keys.tolist(), keys.tolist(), strict=True)
+            for at, (example, own_key, key) in enumerate(new):
+                try:
+                    equal[at] = digest(example) == digest(old(key))
+                except LookupError:  # a dropped one: what it equals is stored, but for itself
+                    equal[at] = own_key == key
+            return equal
 
     exact = exact_links(sidecars, stored, confirm, by_content=options.dedup != "off")
     near = NO_NEAR_PAIRS
@@ -195,13 +212,19 @@ class StoredExamples:
     Args:
         base: The set.
         manifest: Manifest of the set.
+        keys: [n] uint64, keys of the records, whose places are in memory.
     """
 
-    def __init__(self, base: Place, manifest: Manifest) -> None:
+    def __init__(self, base: Place, manifest: Manifest, keys: UInt64Array) -> None:
         self._base, self._manifest = base, manifest
-        self._indexes = [
-            (split, open_split_index(base, manifest, split)) for split in manifest.splits
-        ]
+        self._places: dict[int, tuple[str, int, int, int]] = {}
+        names = ["key", "shard", "offset", "length"]
+        for split in manifest.splits if len(keys) else ():
+            for table in index_tables(base, manifest, split, names):
+                for rows in slices(table, bounds.PLANNED_ROWS):
+                    own = rows.filter(pa.array(np.isin(uint64(rows["key"]), keys)))
+                    for key, *place in zip(*(own[one].to_pylist() for one in names), strict=True):
+                        self._places.setdefault(key, (split, *place))
 
     def __call__(self, key: int) -> dict[str, object]:
         """The example.
@@ -209,12 +232,7 @@ class StoredExamples:
         Raises:
             LookupError: The record was dropped.
         """
-        for split, index in self._indexes:
-            row = pc.index(index["key"], pa.scalar(key, pa.uint64())).as_py()
-            if row >= 0:
-                place = index.slice(row, 1).to_pylist()[0]
-                shard = self._manifest.splits[split].shards[place["shard"]]
-                path = self._base / shard.file
-                framed = storage.read_range(path, place["offset"], place["length"])
-                return dict(decode_example(unframe(framed, str(path))))
-        raise LookupError(key)
+        split, shard, offset, length = self._places[key]
+        path = self._base / self._manifest.splits[split].shards[shard].file
+        framed = storage.read_range(path, offset, length)
+        return dict(decode_example(unframe(framed, str(path))))

@@ -162,8 +162,10 @@ class _Contents:
         if options.base and contents:
             base = storage.place_of(options.base)
             stored = StoredRecords(base, (), complete=False, generation=options.base_generation)
-            prints = stored.column("fingerprint").cast(pa.binary())
-            known = {one.hex() for one in prints.filter(_is_in(prints, contents)).to_pylist()}
+            known = set()
+            for table in stored.tables(["fingerprint"]):
+                prints = table["fingerprint"].cast(pa.binary())
+                known |= {one.hex() for one in prints.filter(_is_in(prints, contents)).to_pylist()}
             kept |= {one for one in contents if one[:PRINT_DIGITS] in known}
         return frozenset(contents - kept), int(same.sum())
 
