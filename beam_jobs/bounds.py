@@ -35,6 +35,9 @@ PLANNED_ROWS = 1 << 16
 LEAST_PARTITION_ROWS = 1 << 16
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
+WAITING_BYTES = 16 << 20  # 16 MiB: fewer rows, if they are images
+# Rows that one task of planning in rounds reads at a time of those that another one wrote.
+EXCHANGED_BYTES = 4 << 20  # 4 MiB
 
 # Planning in rounds: bytes of an exchange that a request reads; up to 17 of them wait.
 EXCHANGED_BYTES = 4 << 20  # 4 MiB
@@ -42,23 +45,31 @@ EXCHANGED_BYTES = 4 << 20  # 4 MiB
 # Records of clusters with near duplicates that are looked up (some 400 bytes each).
 CLUSTERED_RECORDS = 1 << 17
 
+# Edges of components of near duplicates that one worker connects (some 100 bytes each).
+LEFT_EDGES = 1 << 24
+
 # Near duplicates of documents: those whose signatures are looked up (a KiB each), shingles that a
 # thread verifies (some 100 MiB of temporary arrays), candidates that are known to be none (128
-# MiB), pairs with records of earlier generations.
+# MiB), pairs with records of earlier generations; in rounds, shingles that wait for the documents
+# that they are compared with (64 MiB), and candidates of a task (40 MiB).
 LOOKED_UP_DOCUMENTS = 1 << 16
 VERIFIED_SHINGLES = 1 << 21
 REJECTED_PAIRS = 1 << 24
 ACROSS_PAIRS = 1 << 13
+RECEIVED_SHINGLES = 1 << 24
+RECEIVED_CANDIDATES = 1 << 20
 
-# Near duplicates of images: entries of a table of buckets (24 bytes each, and up to 8 of the
+# Near duplicates of images: entries of a table of buckets (28 bytes each, and up to 8 of the
 # buckets; 14 entries an image), rows whose 70 probes are looked up (some 2 MiB a temporary array),
 # entries that are compared (some 50 MiB), pairs whose thumbnails are fetched (75 MiB, for a moment
-# four times; each time may open every unit), thumbnails that are hashed.
+# four times; each time may open every unit), thumbnails that are hashed, images that are sorted
+# with their thumbnails (1.3 KiB each).
 TABLE_ENTRIES = 1 << 25
 PROBED_ROWS = 1 << 12
 COMPARED_ENTRIES = 1 << 20
 FETCHED_PAIRS = 1 << 15
 HASHED_THUMBNAILS = 1 << 14
+SORTED_IMAGES = 1 << 16
 
 # Merging and sharding: payload, and rows of the sidecars. Examples that are built together.
 BLOCK_BYTES = 512 << 20  # 512 MiB

@@ -2,7 +2,8 @@
 
 RowSorter    rows in the order of some columns
 Partitions   rows by partition, each of which fits in memory
-RowFile      rows by their number
+StoredRows   rows of a file by their number
+RowFile      the same, of rows that are added
 Spool        frames in any order
 
 A unit of a packed file ends by its bytes, so one of tiny documents may have a million rows, and a
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, bounds_of, bytes_of
@@ -232,12 +234,17 @@ class Partitions:
         folder: A path of its own on the local disk; made if it is needed, and removed at the end.
         dtype: Structured type of a row.
         number: How many partitions there are.
+
+    Attributes:
+        dtype: Structured type of a row.
     """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any], number: int) -> None:
+        self.dtype = dtype
         self._folder = folder
-        self._dtype = dtype
         self._number = number
+        # Of rows with an image in them fewer wait.
+        self._waiting = max(1, min(bounds.WAITING_ROWS, bounds.WAITING_BYTES // dtype.itemsize))
         self._held: list[tuple[IntArray, StructuredArray]] = []
         self._held_rows = 0
 
@@ -248,23 +255,36 @@ class Partitions:
             partition: [n], in [0, number).
             rows: [n].
         """
-        for start in range(0, len(rows), bounds.WAITING_ROWS):  # a unit may have a million
-            part = slice(start, start + bounds.WAITING_ROWS)
+        for start in range(0, len(rows), self._waiting):  # a unit may have a million
+            part = slice(start, start + self._waiting)
             self._held.append((partition[part], rows[part]))
             self._held_rows += len(rows[part])
-            if self._number > 1 and self._held_rows >= bounds.WAITING_ROWS:
+            if self._number > 1 and self._held_rows >= self._waiting:
                 self._flush()
 
     def take(self) -> Iterator[StructuredArray]:
         """The rows of every partition, in the order in which they were added."""
+        for pieces in self.take_by(None):
+            yield next(pieces)
+
+    def take_by(self, most: int | None) -> Iterator[Iterator[StructuredArray]]:
+        """As `take`, of each partition at most so many rows at a time; None for all at once."""
         if self._number == 1:
-            yield self._joined()[1]
+            yield _pieces(self._joined()[1], most)
             return
         self._flush()
         for number in range(self._number):
             path = self._path(number)
-            yield np.fromfile(path, self._dtype) if path.exists() else np.empty(0, self._dtype)
+            yield self._read(path, most)
             path.unlink(missing_ok=True)
+
+    def _read(self, path: Path, most: int | None) -> Iterator[StructuredArray]:
+        if most is None:
+            yield np.fromfile(path, self.dtype) if path.exists() else np.empty(0, self.dtype)
+        elif path.exists():
+            with path.open("rb") as file:
+                while len(rows := np.fromfile(file, self.dtype, most)):
+                    yield rows
 
     def _flush(self) -> None:
         """Appends what is held to the files."""
@@ -280,7 +300,7 @@ class Partitions:
 
     def _joined(self) -> tuple[IntArray, StructuredArray]:
         held, self._held, self._held_rows = self._held, [], 0
-        nothing = (np.empty(0, np.int64), np.empty(0, self._dtype))
+        nothing = (np.empty(0, np.int64), np.empty(0, self.dtype))
         partitions, rows = zip(nothing, *held, strict=True)
         return np.concatenate(partitions), np.concatenate(rows)
 
@@ -292,27 +312,30 @@ class Partitions:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class RowFile:
-    """Takes rows as they come and gives them by number.
+def _pieces(rows: StructuredArray, most: int | None) -> Iterator[StructuredArray]:
+    if most is None:
+        yield rows
+        return
+    for start in range(0, len(rows), most):
+        yield rows[start : start + most]
+
+
+class StoredRows:
+    """Rows of a file by their number.
 
     Args:
-        path: A file of its own, removed at the end.
+        path: A local file of rows, one behind the other.
         dtype: Structured type of a row.
 
     Attributes:
-        count: Number of rows so far.
+        count: Number of rows.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self.count = 0
+    def __init__(self, path: Path, dtype: np.dtype[Any], mode: str = "rb") -> None:
         self._path = path
         self._dtype = dtype
-        self._file = path.open("w+b", buffering=0)
-
-    def append(self, rows: StructuredArray) -> None:
-        """Adds [n] rows behind the others."""
-        rows.tofile(self._file)
-        self.count += len(rows)
+        self._file: BinaryIO = path.open(mode, buffering=0)  # type: ignore[assignment]
+        self.count = os.fstat(self._file.fileno()).st_size // dtype.itemsize
 
     def read(self, first: int, last: int) -> StructuredArray:
         """The rows [first, last); several threads may read at a time."""
@@ -328,6 +351,27 @@ class RowFile:
         return np.frombuffer(data, self._dtype)
 
     def close(self) -> None:
-        """Removes the file."""
+        """Closes the file."""
         self._file.close()
+
+
+class RowFile(StoredRows):
+    """Takes rows as they come and gives them by number.
+
+    Args:
+        path: A file of its own, removed at the end.
+        dtype: Structured type of a row.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        super().__init__(path, dtype, "w+b")
+
+    def append(self, rows: StructuredArray) -> None:
+        """Adds [n] rows behind the others."""
+        rows.tofile(self._file)
+        self.count += len(rows)
+
+    @override
+    def close(self) -> None:
+        super().close()
         self._path.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ are read for every range, which costs less than to store their 70 probes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from beam_jobs.dedup.images.hash_format import (
     view_codes,
     weak_bits,
 )
-from beam_jobs.staging.reordering import Partitions, RowFile
+from beam_jobs.staging.reordering import Partitions, RowFile, StoredRows, StructuredArray
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -49,18 +49,28 @@ CROWD = 32
 # Wholes that one part is compared with at most, the nearest ones. In a corpus of images as similar
 # as clothing on a floor, false candidates grow with the square of its size; this bounds them.
 NEAREST = 16
-# Row numbers have 28 bits in pairs packed into 64.
-MAX_ROWS = 1 << 28
 # Subsets of the weak bits are tried whose ranks (from 1) sum up to this or less: there are 70.
 _RANK_SUM = 12
 _SPARE_BITS = 4  # of a table that many more probes are looked up in than it has entries
 _MAX_BUCKET_BITS = 26  # bounds the table's index at 256 MiB
+_CROWDED_BITS = 6  # a bucket has 64 entries at most on average, however many images there are
 _RANGE_BITS = 16  # ranges begin at this many leading bits of a bucket
 _COUNTED_BUCKETS = 1 << 20
-_ENTRY_BITS = np.uint64(32)  # MAX_ROWS * VIEWS < 2**32
-_PART_BITS = np.uint64(36)
-# A pair as `_pack` makes it.
-PACKED = np.dtype([("pair", np.uint64)])
+_ENTRY_BITS = np.uint64(32)
+# A view of a whole in a table, of a band: its code, and its number (row * VIEWS + view).
+ENTRY = np.dtype([("code", np.uint64), ("number", np.int64)])
+# An image that is looked up as a part, in a band.
+PART = np.dtype(
+    [
+        ("row", np.int64),
+        ("code", np.uint64),
+        ("certainty", np.uint64, (2,)),
+        ("weak", np.uint8, (WEAK_BITS,)),
+    ]
+)
+# A candidate: the row of the part, and the row, distance and view of the whole in one number, of
+# which lower ones are better for the same whole.
+CANDIDATE = np.dtype([("part", np.int64), ("match", np.uint64)])
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing (Knuth, 6.4)
 
 
@@ -78,6 +88,18 @@ class Candidates(NamedTuple):
     views: IntArray
 
 
+class BandRows(NamedTuple):
+    """Blocks of rows of one band, which are read as often as they are needed.
+
+    Attributes:
+        parts: Each reads a block of PART.
+        entries: Each reads a block of ENTRY, in the order of their numbers.
+    """
+
+    parts: Sequence[Callable[[], StructuredArray]]
+    entries: Sequence[Callable[[], StructuredArray]]
+
+
 def find_candidates(
     images: RowFile,
     partitions: Partitions,
@@ -91,8 +113,8 @@ def find_candidates(
     they are joined by ranges of parts.
 
     Args:
-        images: Rows of HASHED, none of them flat, in an order of content; fewer than MAX_ROWS.
-        partitions: Where packed pairs (PACKED) wait.
+        images: Rows of HASHED, none of them flat, in an order of content.
+        partitions: Where candidates (CANDIDATE) wait.
         number: How many partitions these are.
         threads: How many work at a time.
         old: Number of the first old row: only pairs of a new row, before it, and an old one are
@@ -107,28 +129,73 @@ def find_candidates(
     with ThreadPoolExecutor(threads) as pool:
         for parts, wholes, spare_bits in sides:
             for band in range(BANDS if len(parts) and len(wholes) else 0):
+                rows = BandRows(
+                    [partial(_read_parts, images, band, block) for block in blocks(parts)],
+                    [partial(_read_entries, images, block) for block in blocks(wholes)],
+                )
                 buckets = Buckets(band, len(wholes), spare_bits)
-                for some, entries in buckets.ranges(images, wholes):
-                    table = _BucketTable(images, wholes, buckets, some, entries)
-                    starts = range(parts.start, parts.stop, bounds.PROBED_ROWS)
-                    for packed in pool.map(partial(table.look_up, images, parts.stop), starts):
-                        part = (packed >> _PART_BITS).astype(np.int64)
-                        partitions.add(part * number // images.count, packed.view(PACKED))
-                    del table  # before the next one takes as much memory
-    held: list[UInt64Array] = []
-    for rows in partitions.take():
-        held.append(_best_views(rows["pair"]))
+                for likely in search_band(rows, buckets, buckets.all, pool):
+                    partitions.add(likely["part"] * number // images.count, likely)
+    held: list[StructuredArray] = [np.zeros(0, CANDIDATE)]
+    for likely in partitions.take():
+        held.append(best_views(likely))
         if sum(map(len, held)) >= bounds.FETCHED_PAIRS:
-            yield _unpack(np.concatenate(held))
+            yield unpack(np.concatenate(held))
             held.clear()
-    yield _unpack(np.concatenate([np.zeros(0, np.uint64), *held]))
+    yield unpack(np.concatenate([np.zeros(0, CANDIDATE), *held]))
 
 
-def _blocks(images: RowFile, rows: range) -> Iterator[tuple[int, UInt64Array]]:
-    """(number of the first row, [some, VIEWS] codes) of some rows."""
-    for start in range(rows.start, rows.stop, bounds.PROBED_ROWS):
-        stop = min(start + bounds.PROBED_ROWS, rows.stop)
-        yield start, view_codes(images.read(start, stop)["hash"])
+def search_band(
+    rows: BandRows, buckets: Buckets, some: range, pool: Executor
+) -> Iterator[StructuredArray]:
+    """Rows of CANDIDATE, of each block of parts and each table of entries.
+
+    Args:
+        rows: The parts that may have probes in the buckets, and the entries that are in them.
+        buckets: The buckets of the band.
+        some: The coarse buckets to search, see `Buckets.coarse`.
+        pool: Looks blocks of parts up.
+    """
+    for inside, entries in buckets.ranges(rows.entries, some):
+        table = _BucketTable(rows.entries, buckets, inside, entries)
+        yield from pool.map(table.look_up, rows.parts)
+        del table  # before the next one takes as much memory
+
+
+def blocks(rows: range) -> list[range]:
+    """Ranges of rows that are read at a time."""
+    starts = range(rows.start, rows.stop, bounds.PROBED_ROWS)
+    return [range(start, min(start + bounds.PROBED_ROWS, rows.stop)) for start in starts]
+
+
+def stored_blocks(file: StoredRows) -> list[Callable[[], StructuredArray]]:
+    """What reads each block of a file of parts or entries."""
+    return [partial(file.read, block.start, block.stop) for block in blocks(range(file.count))]
+
+
+def _read_parts(images: StoredRows, band: int, block: range) -> StructuredArray:
+    return parts_of(images.read(block.start, block.stop)["hash"], block.start, band)
+
+
+def _read_entries(images: StoredRows, block: range) -> StructuredArray:
+    return entries_of(images.read(block.start, block.stop)["hash"], block.start)
+
+
+def parts_of(hashes: npt.NDArray[np.uint8], first: int, band: int) -> StructuredArray:
+    """[n] PART of [n, HASH_BYTES] hashes, whose rows are numbered from `first`."""
+    parts = np.empty(len(hashes), PART)
+    parts["row"] = first + np.arange(len(hashes))
+    parts["code"], parts["certainty"] = view_codes(hashes)[:, 0], certainty(hashes)
+    parts["weak"] = weak_bits(hashes, band)
+    return parts
+
+
+def entries_of(hashes: npt.NDArray[np.uint8], first: int) -> StructuredArray:
+    """[n * VIEWS] ENTRY of [n, HASH_BYTES] hashes, whose rows are numbered from `first`."""
+    entries = np.empty(len(hashes) * VIEWS, ENTRY)
+    entries["code"] = view_codes(hashes).reshape(-1)
+    entries["number"] = first * VIEWS + np.arange(len(entries))
+    return entries
 
 
 class Buckets:
@@ -140,36 +207,56 @@ class Buckets:
         spare_bits: More buckets than entries, so that few probes meet an entry by chance.
 
     Attributes:
-        band: Which one.
+        all: Numbers of all coarse buckets, each of neighbouring buckets.
     """
 
     def __init__(self, band: int, rows: int, spare_bits: int = 0) -> None:
-        self.band = band
-        self._bits = min(max((rows * VIEWS).bit_length() + spare_bits, 8), _MAX_BUCKET_BITS)
+        needed = (rows * VIEWS).bit_length()
+        most = max(_MAX_BUCKET_BITS, needed - _CROWDED_BITS)
+        bits = min(max(needed + spare_bits, 8), most)
+        self._shift = np.uint64(64 - bits)
+        self._coarse_bits = max(0, bits - _RANGE_BITS)
         self._mask = np.bitwise_or.reduce(bit_flags(BAND_POSITIONS[band]))
+        self.all = range(1 << (bits - self._coarse_bits))
 
     def of(self, codes: UInt64Array) -> UInt64Array:
         """The bucket of each code."""
-        return ((codes & self._mask) * _MULTIPLIER) >> np.uint64(64 - self._bits)
+        return ((codes & self._mask) * _MULTIPLIER) >> self._shift
 
-    def ranges(self, images: RowFile, rows: range) -> Iterator[tuple[range, int]]:
-        """(buckets, entries) of ranges with a bounded number of entries, or one crowd.
+    def coarse(self, codes: UInt64Array) -> IntArray:
+        """The coarse bucket of each code."""
+        return (self.of(codes) >> np.uint64(self._coarse_bits)).astype(np.int64)
+
+    def owner(self, codes: UInt64Array, ranges: int) -> IntArray:
+        """The one of so many tasks that has the bucket of each code."""
+        return self.coarse(codes) * ranges // len(self.all)
+
+    def owned(self, number: int, ranges: int) -> range:
+        """The coarse buckets that a task has."""
+        begin, end = (-(-one * len(self.all) // ranges) for one in (number, number + 1))
+        return range(begin, end)
+
+    def ranges(
+        self, entries: Sequence[Callable[[], StructuredArray]], some: range
+    ) -> Iterator[tuple[range, int]]:
+        """(buckets, entries) of ranges with a bounded number of entries, or one coarse bucket.
 
         Args:
-            images: See `find_candidates`.
-            rows: Those whose views are the entries.
+            entries: See BandRows.
+            some: The coarse buckets that they are in.
         """
-        coarse = max(0, self._bits - _RANGE_BITS)
-        counts = np.zeros(1 << (self._bits - coarse), np.int64)
-        for _, codes in _blocks(images, rows):
-            places = (self.of(codes.reshape(-1)) >> np.uint64(coarse)).astype(np.int64)
+        counts = np.zeros(len(some), np.int64)
+        for read in entries:
+            places = self.coarse(read()["code"]) - some.start
             counts += np.bincount(places, minlength=len(counts))
         ends = bounds_of(counts)
         first = 0
         while first < len(counts):
             most = ends[first] + bounds.TABLE_ENTRIES
             last = max(first + 1, int(np.searchsorted(ends, most, "right")) - 1)
-            yield range(first << coarse, last << coarse), int(ends[last] - ends[first])
+            inside = (some.start + edge << self._coarse_bits for edge in (first, last))
+            if ends[last] > ends[first]:
+                yield range(*inside), int(ends[last] - ends[first])
             first = last
 
 
@@ -177,37 +264,42 @@ class _BucketTable:
     """The views of some images whose bits of a band are in a range of buckets.
 
     Args:
-        images: See `find_candidates`.
-        rows: Those whose views are the entries.
+        entries: See BandRows.
         buckets: The buckets of the band.
         some: Which of them.
-        entries: How many entries these have.
+        count: How many entries these have.
     """
 
     def __init__(
-        self, images: RowFile, rows: range, buckets: Buckets, some: range, entries: int
+        self,
+        entries: Sequence[Callable[[], StructuredArray]],
+        buckets: Buckets,
+        some: range,
+        count: int,
     ) -> None:
         self._buckets = buckets
         self._first = np.uint64(some.start)
         self._size = np.uint64(len(some))
         # Bucket and place in one number: sorting it is many times faster than an argsort.
-        packed = np.empty(entries, np.uint64)
-        self._codes = np.empty(entries, np.uint64)
-        self._entries = np.empty(entries, np.uint32)  # row * VIEWS + view
+        packed = np.empty(count, np.uint64)
+        self._codes = np.empty(count, np.uint64)
+        self._numbers = np.empty(count, np.int64)
         end = 0
-        for start, codes in _blocks(images, rows):
-            own, bucket = self._inside(codes.reshape(-1))
+        for read in entries:
+            rows = read()
+            own, bucket = self._inside(rows["code"])
             begin, end = end, end + len(own)
             packed[begin:end] = bucket << _ENTRY_BITS
-            self._codes[begin:end] = codes.reshape(-1)[own]
-            self._entries[begin:end] = own + start * VIEWS
-        packed |= np.arange(entries, dtype=np.uint64)
+            self._codes[begin:end] = rows["code"][own]
+            self._numbers[begin:end] = rows["number"][own]
+        packed |= np.arange(count, dtype=np.uint64)
         packed.sort()
         # Bucket b, counted from the first, is [starts[b], starts[b + 1]).
         self._starts = _run_edges(packed, len(some))
         order = packed.astype(np.uint32)
         del packed
-        self._codes, self._entries = self._codes[order], self._entries[order]
+        self._codes = self._codes[order]
+        self._numbers = self._numbers[order]
         self._sort_crowds()
 
     def _inside(self, codes: UInt64Array) -> tuple[IntArray, UInt64Array]:
@@ -223,19 +315,16 @@ class _BucketTable:
         begins, sizes = (column[crowds].astype(np.int64) for column in (self._starts, sizes))
         places, which = ranges(begins, sizes)
         order = places[np.lexsort((self._codes[places], which))]
-        self._codes[places], self._entries[places] = self._codes[order], self._entries[order]
+        self._codes[places], self._numbers[places] = self._codes[order], self._numbers[order]
 
-    def look_up(self, images: RowFile, stop: int, start: int) -> UInt64Array:
-        """Packed pairs (part, whole, distance, view) of a block of rows as parts.
+    def look_up(self, read: Callable[[], StructuredArray]) -> StructuredArray:
+        """The candidates of a block of parts: rows of CANDIDATE.
 
         Args:
-            images: See `find_candidates`.
-            stop: Number behind the last row.
-            start: Number of the first row of the block.
+            read: Reads the block.
         """
-        hashes = images.read(start, min(start + bounds.PROBED_ROWS, stop))["hash"]
-        own, planes = view_codes(hashes)[:, 0], certainty(hashes)
-        probes = (own[:, np.newaxis] ^ _flips(weak_bits(hashes, self._buckets.band))).reshape(-1)
+        parts = read()
+        probes = probes_of(parts).reshape(-1)
         inside, bucket = self._inside(probes)
         buckets = bucket.astype(np.int64)
         starts = self._starts[buckets].astype(np.int64)
@@ -246,24 +335,25 @@ class _BucketTable:
         ends = bounds_of(sizes)[1:]
         piece = bounds.COMPARED_ENTRIES
         pieces = np.searchsorted(ends, np.arange(piece, int(sizes.sum()) + piece, piece), "right")
-        packed = [np.zeros(0, np.uint64)]
+        near = [np.zeros(0, CANDIDATE)]
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
             places, probe = ranges(starts[first:last], sizes[first:last])
             part = inside[first + probe] // len(PROBES)
-            packed.append(self._weighed(start, part, places, own, planes))
-        return _best_views(np.concatenate(packed))
+            near.append(self._weighed(parts, part, places))
+        return best_views(np.concatenate(near))
 
     def _weighed(
-        self, start: int, part: IntArray, places: IntArray, own: UInt64Array, planes: UInt64Array
-    ) -> UInt64Array:
-        """Packed pairs of parts, counted from `start`, and the entries at places, if near."""
-        differences = self._codes[places] ^ own[part]
+        self, parts: StructuredArray, which: IntArray, places: IntArray
+    ) -> StructuredArray:
+        """The pairs of some of the parts, and the entries at places, that are near."""
+        differences = self._codes[places] ^ parts["code"][which]
         # Few pass this test; the next one may take longer.
         few = np.flatnonzero(np.bitwise_count(differences) <= MAX_DISTANCE)
-        part, distances = part[few], _weigh(differences[few], planes[part[few]])
-        wholes, views = np.divmod(self._entries[places[few]].astype(np.int64), VIEWS)
-        near = (distances <= MAX_DISTANCE) & (start + part != wholes)
-        return _pack(start + part, wholes, distances, views)[near]
+        likely = parts[which[few]]
+        distances = _weigh(differences[few], likely["certainty"])
+        wholes, views = np.divmod(self._numbers[places[few]], VIEWS)
+        near = (distances <= MAX_DISTANCE) & (likely["row"] != wholes)
+        return pack(likely["row"], wholes, distances, views)[near]
 
     def _nearest(self, starts: IntArray, sizes: IntArray, codes: UInt64Array) -> IntArray:
         """Where the CROWD entries next to a code in its bucket begin, by bisection."""
@@ -306,13 +396,13 @@ def _probes() -> npt.NDArray[np.bool_]:
 PROBES = _probes()
 
 
-def _flips(weak: npt.NDArray[np.uint8]) -> UInt64Array:
-    """[r, probes] the bits that each probe flips."""
-    flags = bit_flags(weak)
-    flips = np.zeros((len(weak), len(PROBES)), np.uint64)
+def probes_of(parts: StructuredArray) -> UInt64Array:
+    """[n, probes] the codes that each of [n] PART is looked up by."""
+    flags = bit_flags(parts["weak"])
+    probes = np.repeat(parts["code"][:, np.newaxis], len(PROBES), axis=1)
     for rank in range(WEAK_BITS):
-        flips[:, PROBES[:, rank]] ^= flags[:, rank, np.newaxis]
-    return flips
+        probes[:, PROBES[:, rank]] ^= flags[:, rank, np.newaxis]
+    return probes
 
 
 def _weigh(differences: UInt64Array, planes: UInt64Array) -> IntArray:
@@ -321,24 +411,31 @@ def _weigh(differences: UInt64Array, planes: UInt64Array) -> IntArray:
     return np.bitwise_count(differences) + low + 2 * high
 
 
-def _pack(parts: IntArray, wholes: IntArray, distances: IntArray, views: IntArray) -> UInt64Array:
-    """28, 28, 4 and 4 bits, so that the best view of a pair sorts first."""
-    numbers = (wholes << 8) | (distances.clip(0, 15) << 4) | views
-    return (parts.astype(np.uint64) << _PART_BITS) | numbers.astype(np.uint64)
+def pack(
+    parts: IntArray, wholes: IntArray, distances: IntArray, views: IntArray
+) -> StructuredArray:
+    """Rows of CANDIDATE: distance and view have 4 bits each."""
+    rows = np.empty(len(parts), CANDIDATE)
+    rows["part"] = parts
+    rows["match"] = (wholes << 8) | (distances.clip(0, 15) << 4) | views
+    return rows
 
 
-def _best_views(packed: UInt64Array) -> UInt64Array:
-    """The nearest view of every pair, and of every part the NEAREST wholes; sorted."""
-    packed = np.unique(packed)
-    packed = packed[run_starts(packed >> np.uint64(8))]
-    part = packed >> _PART_BITS
-    order = np.lexsort((packed, (packed >> np.uint64(4)) & np.uint64(15), part))
+def best_views(rows: StructuredArray) -> StructuredArray:
+    """The nearest view of every pair, and of every part the NEAREST wholes; sorted.
+
+    The best of some rows, joined with the best of others, have the best of all among them.
+    """
+    rows = rows[np.lexsort((rows["match"], rows["part"]))]
+    rows = rows[run_starts(rows["part"], rows["match"] >> np.uint64(8))]
+    part, match = rows["part"], rows["match"]
+    order = np.lexsort((match, (match >> np.uint64(4)) & np.uint64(15), part))
     starts = run_starts(part[order])
     rank = np.arange(len(order)) - first_of_run(starts)
-    return np.sort(packed[order[rank < NEAREST]])
+    return rows[np.sort(order[rank < NEAREST])]
 
 
-def _unpack(packed: UInt64Array) -> Candidates:
-    shifted = (packed >> _PART_BITS, packed >> np.uint64(8), packed)
-    parts, wholes, views = (numbers.astype(np.int64) for numbers in shifted)
-    return Candidates(parts & (MAX_ROWS - 1), wholes & (MAX_ROWS - 1), views & 15)
+def unpack(rows: StructuredArray) -> Candidates:
+    """Rows of CANDIDATE as columns."""
+    match = rows["match"].astype(np.int64)
+    return Candidates(rows["part"], match >> 8, match & 15)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 
@@ -24,18 +24,14 @@ import numpy.typing as npt
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs
-from beam_jobs.dedup.images.candidates import (
-    MAX_ROWS,
-    PACKED,
-    find_candidates,
-)
+from beam_jobs.dedup.images.candidates import CANDIDATE, find_candidates
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, HASHED, THUMBNAIL_BYTES, is_flat
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
 from beam_jobs.staging.reordering import RowFile, StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars, rows_among
 from beam_jobs.staging.stored import StoredRecords
 from foundation.machine import usable_cores
-from shard_format import UsageError, mix
+from shard_format import mix
 
 # The thumbnails of some records, in their order: [k, THUMBNAIL_BYTES] for [k] numbers.
 FetchThumbnails = Callable[[IntArray], Thumbnails]
@@ -61,15 +57,12 @@ def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -
         threshold: Least similarity of a pair, in (0, 1]: the correlation of the fine structure of
             luma after alignment. 1 finds little but equal thumbnails.
         workers: How many threads; None for one per usable core. The result is the same.
-
-    Raises:
-        UsageError: There are too many images.
     """
-    verifier = _Thumbnails(partial(_thumbnails, sidecars), threshold, workers)
+    verifier = FetchedThumbnails(partial(_thumbnails, sidecars), threshold, workers)
     linked = []
     with closing(sidecars.row_file(HASHED)) as images:
         for rows in _by_content(sidecars):
-            leaders, pairs = _lead_repeats(rows, verifier)
+            leaders, pairs = lead_repeats(rows, verifier)
             images.append(leaders)
             linked += pairs
         linked += _verified(images, sidecars, verifier)
@@ -94,9 +87,6 @@ def near_earlier_ones(
 
     Returns:
         Pairs (number of the new record, row in `stored`).
-
-    Raises:
-        UsageError: There are too many images.
     """
     count = sidecars.records  # an old row has this number more, so that it is no record
 
@@ -105,7 +95,7 @@ def near_earlier_ones(
         column = stored.take(old, ["thumbnail"])["thumbnail"]
         return np.concatenate([_thumbnails(sidecars, new), fixed_bytes(column, THUMBNAIL_BYTES)])
 
-    verifier = _Thumbnails(fetch, threshold, workers)
+    verifier = FetchedThumbnails(fetch, threshold, workers)
     flat: list[IntArray] = []
     with closing(sidecars.row_file(HASHED)) as images:
         begins = []
@@ -134,18 +124,18 @@ def _new_images(sidecars: Sidecars, records: IntArray) -> Iterator[StructuredArr
     for begin, table in sidecars:
         own, rows = rows_among(records, begin, table)
         hashes = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
-        yield _hashed(records[own], hashes)
+        yield hashed_rows(records[own], hashes)
 
 
 def _old_images(stored: StoredRecords, first: int) -> Iterator[StructuredArray]:
     for table in stored.tables(["perceptual_hash"]):
         for start in range(0, len(table), bounds.PLANNED_ROWS):
             column = table["perceptual_hash"].slice(start, bounds.PLANNED_ROWS)
-            yield _hashed(first + np.arange(len(column)), fixed_bytes(column, HASH_BYTES))
+            yield hashed_rows(first + np.arange(len(column)), fixed_bytes(column, HASH_BYTES))
             first += len(column)
 
 
-def _hashed(records: IntArray, hashes: npt.NDArray[np.uint8]) -> StructuredArray:
+def hashed_rows(records: IntArray, hashes: npt.NDArray[np.uint8]) -> StructuredArray:
     """[n] rows of HASHED."""
     rows = np.empty(len(records), HASHED)
     rows["content"], rows["record"], rows["hash"] = content_numbers(hashes), records, hashes
@@ -159,7 +149,7 @@ def _by_content(sidecars: Sidecars) -> Iterator[StructuredArray]:
         for begin, table in sidecars:
             included = np.flatnonzero(sidecars.included(begin, table))
             hashes = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[included]
-            rows = _hashed(begin + included, hashes)
+            rows = hashed_rows(begin + included, hashes)
             leading = (rows["content"] >> np.uint64(32)).astype(np.int64)
             partitions.add(leading * number >> 32, rows)
         for rows in partitions.take():
@@ -171,16 +161,11 @@ def _partitions(count: int) -> int:
 
 
 def _verified(
-    images: RowFile, sidecars: Sidecars, verifier: _Thumbnails, old: int | None = None
+    images: RowFile, sidecars: Sidecars, verifier: FetchedThumbnails, old: int | None = None
 ) -> Iterator[NearPairs]:
     """The pairs of records that are similar, some at a time; see `find_candidates`."""
-    if images.count >= MAX_ROWS:
-        raise UsageError(
-            f"{images.count:,} images are too many to find near duplicates: there may be fewer "
-            f"than {MAX_ROWS:,}. Split the corpus, or choose --dedup exact."
-        )
     number = _partitions(images.count)
-    with closing(sidecars.partitions(PACKED, number)) as partitions:
+    with closing(sidecars.partitions(CANDIDATE, number)) as partitions:
         for likely in find_candidates(images, partitions, number, verifier.threads, old):
             for start in range(0, len(likely.parts), bounds.FETCHED_PAIRS):
                 block = slice(start, start + bounds.FETCHED_PAIRS)
@@ -194,23 +179,49 @@ def _thumbnails(sidecars: Sidecars, records: IntArray) -> Thumbnails:
     return fixed_bytes(column, THUMBNAIL_BYTES)
 
 
-class _Thumbnails:
+class ThumbnailComparison:
+    """Compares thumbnails with several threads.
+
+    Args:
+        threshold: See `near_duplicates`.
+        workers: See `near_duplicates`.
+
+    Attributes:
+        threads: How many work at a time.
+        threshold: As it was passed.
+    """
+
+    def __init__(self, threshold: float, workers: int | None) -> None:
+        self.threads = workers or math.ceil(usable_cores())
+        self.threshold = threshold
+        self._verifiers = [PairVerifier() for _ in range(self.threads)]
+
+    def similarities(
+        self, pool: Executor, parts: Thumbnails, wholes: Thumbnails, views: IntArray
+    ) -> npt.NDArray[np.float64]:
+        """[k] similarity of each part to its whole, see `PairVerifier.similarities`."""
+        share = -(-len(parts) // self.threads)
+
+        def compare(thread: int) -> npt.NDArray[np.float64]:
+            own = slice(thread * share, (thread + 1) * share)
+            verifier = self._verifiers[thread]
+            return verifier.similarities(parts[own], wholes[own], views[own], self.threshold)
+
+        return np.concatenate(list(pool.map(compare, range(self.threads))))
+
+
+class FetchedThumbnails(ThumbnailComparison):
     """Fetches thumbnails a block at a time, and compares them.
 
     Args:
         fetch: From numbers of records, ascending, to their thumbnails.
         threshold: See `near_duplicates`.
         workers: See `near_duplicates`.
-
-    Attributes:
-        threads: How many work at a time.
     """
 
     def __init__(self, fetch: FetchThumbnails, threshold: float, workers: int | None) -> None:
-        self.threads = workers or math.ceil(usable_cores())
+        super().__init__(threshold, workers)
         self._fetch = fetch
-        self._threshold = threshold
-        self._verifiers = [PairVerifier() for _ in range(self.threads)]
 
     def verify(self, parts: IntArray, wholes: IntArray, views: IntArray) -> NearPairs:
         """The candidates, given as records, that reach the threshold."""
@@ -219,23 +230,16 @@ class _Thumbnails:
             for start in range(0, len(parts), bounds.FETCHED_PAIRS):
                 block = slice(start, start + bounds.FETCHED_PAIRS)
                 values[block] = self._compare(pool, parts[block], wholes[block], views[block])
-        near = values >= self._threshold
+        near = values >= self.threshold
         pairs = np.stack([parts[near], wholes[near]], axis=1)
         return NearPairs(pairs, values[near].astype(np.float32))
 
     def _compare(
-        self, pool: ThreadPoolExecutor, parts: IntArray, wholes: IntArray, views: IntArray
+        self, pool: Executor, parts: IntArray, wholes: IntArray, views: IntArray
     ) -> npt.NDArray[np.float64]:
         rows, places = np.unique(np.stack([parts, wholes]), return_inverse=True)
-        thumbnails = self._fetch(rows)
-        share = -(-len(parts) // self.threads)
-
-        def compare(thread: int) -> npt.NDArray[np.float64]:
-            own = slice(thread * share, (thread + 1) * share)
-            part, whole = (thumbnails[side[own]] for side in places.reshape(2, -1))
-            return self._verifiers[thread].similarities(part, whole, views[own], self._threshold)
-
-        return np.concatenate(list(pool.map(compare, range(self.threads))))
+        part, whole = self._fetch(rows)[places.reshape(2, -1)]
+        return self.similarities(pool, part, whole, views)
 
     def contents(self, records: IntArray) -> npt.NDArray[np.uint64]:
         """[k] content numbers of the thumbnails of records."""
@@ -247,8 +251,8 @@ class _Thumbnails:
         return numbers
 
 
-def _lead_repeats(
-    images: StructuredArray, thumbnails: _Thumbnails
+def lead_repeats(
+    images: StructuredArray, thumbnails: FetchedThumbnails
 ) -> tuple[StructuredArray, list[NearPairs]]:
     """The leaders and unpaired images in an order of content, and the pairs of all others.
 
@@ -256,7 +260,7 @@ def _lead_repeats(
     are equal, and are not among the returned rows.
 
     Args:
-        images: Rows of HASHED in the order of content, then of records.
+        images: Rows of HASHED, or with more fields, in the order of content, then of records.
         thumbnails: Fetches and compares theirs.
     """
     contents, records, flat = images["content"], images["record"], is_flat(images["hash"])

@@ -80,7 +80,7 @@ def candidates_of(tmp_path):
         rows["hash"] = hashes
         with (
             closing(RowFile(tmp_path / "images", HASHED)) as images,
-            closing(Partitions(tmp_path / "pairs", candidates.PACKED, 2)) as partitions,
+            closing(Partitions(tmp_path / "pairs", candidates.CANDIDATE, 2)) as partitions,
         ):
             images.append(rows)
             blocks = list(find_candidates(images, partitions, 2, threads=1))
@@ -252,20 +252,14 @@ def test_only_included_images_are_compared(looks, sidecars):
     assert near.pairs.tolist() == [[1, 2], [1, 5]]
 
 
-def test_too_many_images_are_refused(looks, search, monkeypatch):
-    monkeypatch.setattr(near_duplicates, "MAX_ROWS", 60)
-    with pytest.raises(UsageError, match="60 images are too many"):
-        search(*looks)
-
-
 @pytest.mark.parametrize("threshold", [0, -0.5, 1.01, float("nan")])
 def test_a_threshold_out_of_range_is_refused(threshold):
     with pytest.raises(UsageError, match="--near-threshold is"):
         ImageOptions("source", "out", near_threshold=threshold)
 
 
-@given(*[st.integers(0, candidates.MAX_ROWS - 1)] * 2, st.integers(0, 15), st.integers(0, 13))
-def test_pairs_of_any_rows_fit_into_64_bits(part, whole, distance, view):
+@given(*[st.integers(0, 2**40)] * 2, st.integers(0, VIEWS - 1), st.integers(0, MAX_DISTANCE))
+def test_a_candidate_has_any_rows(part, whole, distance, view):
     columns = (np.array([number]) for number in (part, whole, distance, view))
-    unpacked = candidates._unpack(candidates._pack(*columns))
+    unpacked = candidates.unpack(candidates.pack(*columns))
     assert [column.tolist() for column in unpacked] == [[part], [whole], [view]]
