@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import jinja2
 
+from beam_jobs import bounds
+from beam_jobs.corpus.listing import LEAST_PIECE, MOST_RUNS
 from beam_jobs.stages.plan.merge_levels import (
     LIMITS,
     MAX_LEVELS,
@@ -38,6 +40,8 @@ PAGE = Path(__file__).parent / "scale.md"
 MERGING = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
 MIB, TB = 1 << 20, 10**12
 LISTED_BYTES = 150  # of an image in the listing
+LISTED_SECONDS = 51e-6  # of an image: list_corpus of 200,000 files, see the page
+PIECE_FILES = 5  # small ones: hashes, units, and what is said of the listing and of the units
 PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much as a write
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
@@ -90,10 +94,7 @@ def work_of(terabytes: float) -> MergeWork:
 def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     """Every stage, in order."""
     size, rows = work.payload_bytes, work.row_bytes
-    listed = work.records * LISTED_BYTES
-    parts = -(-listed // OBJECT_STORE.write_bytes)
-    pages = -(-work.records // PAGE_OBJECTS)
-    stages = [Stage("list", StageTraffic(parts, pages + parts, 0, listed), 1, 0.0)]
+    stages = list(_listing(work.records))
     # The owner, what is known of the unit, three looks into the listing; two files are read again
     # for their checksums.
     reads = work.records + work.units * 7
@@ -112,6 +113,25 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     )
     stages.append(Stage("commit", committed, 1, work.records * COMMIT_SECONDS))
     return stages
+
+
+def _listing(records: int) -> Iterator[Stage]:
+    """Listing by one worker, and behind its bound by all of them, in pieces."""
+    first = min(records, bounds.LISTED_FILES)
+    for name, files in (("list", first), ("list pieces", records - first)):
+        if not files:
+            continue
+        listed = files * LISTED_BYTES
+        parts = -(-listed // OBJECT_STORE.write_bytes)
+        pages = -(-files // PAGE_OBJECTS)
+        least = max(1, bounds.LISTED_FILES // LEAST_PIECE)
+        # Of one folder; those that are estimated to be larger are divided again.
+        tasks = max(-(-files // bounds.LISTED_FILES), min(MOST_RUNS, -(-files // least)))
+        tasks = 1 if name == "list" else tasks
+        small = 0 if name == "list" else tasks * PIECE_FILES
+        reads, writes = 2 * parts + small, pages + parts + small
+        traffic = StageTraffic(reads, writes, 0, listed)
+        yield Stage(name, traffic, tasks, files * LISTED_SECONDS)
 
 
 def _planning(work: MergeWork, levels: tuple[Level, ...], at_once: StageTraffic) -> Iterator[Stage]:
@@ -187,6 +207,8 @@ def page() -> str:
         largest=works[-1],
         levels=[{"work": work, "levels": choose_levels(work, MERGING)} for work in works],
         limits=LIMITS,
+        listed_files=bounds.LISTED_FILES,
+        listed_seconds=LISTED_SECONDS,
         mib=MIB,
         planning=PLANNING,
         rounds=ROUNDS,

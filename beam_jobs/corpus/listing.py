@@ -52,8 +52,8 @@ _MOST_NAMED = 8  # files
 # Bytes of a large file that take about as long as a small one.
 _WEIGHED_BYTES = 1 << 18  # 256 KiB
 _WEIGHED_ARCHIVE_BYTES = 1 << 14  # 16 KiB: all members are listed
-_LEAST_PIECE = 64  # pieces of such a part of the bound take no longer to hand out than to list
-_MOST_RUNS = 1 << 10  # pieces of one folder, of which each takes a task and some small files
+LEAST_PIECE = 64  # part of the bound that a piece is, at least: smaller ones are not worth a task
+MOST_RUNS = 1 << 10  # pieces of one folder, of which each takes a task and some small files
 
 
 class CorpusListing:
@@ -140,7 +140,7 @@ class CorpusListing:
         Args:
             most: Weight of a piece, about.
         """
-        return self._walk.rest(max(1, most // _LEAST_PIECE), _MOST_RUNS)
+        return self._walk.rest(max(1, most // LEAST_PIECE), MOST_RUNS)
 
     def _weight(self, file: SourceItem) -> int:
         """How long it takes to list a file, in small files; its name and its size say it alone.
