@@ -69,8 +69,20 @@ def main() -> None:
         )
         print(sizes[-1], flush=True)
     rows = _PER_PART * _RECORDS
-    row_microseconds = round(1e6 * sizes[-1]["part_seconds"] / rows, 2)
-    write("committing", {"sizes": sizes, "row_microseconds": row_microseconds})
+    small, large = sizes[0], sizes[-1]
+    shards = large["shards"] - small["shards"]
+    spent = sum(large[name] - small[name] for name in ("plan_seconds", "commit_seconds"))
+    more_mib = (large["commit_peak_mib"] - small["commit_peak_mib"]) / shards
+    write(
+        "committing",
+        {
+            "sizes": sizes,
+            "row_microseconds": round(1e6 * large["part_seconds"] / rows, 2),
+            "shard_microseconds": round(1e6 * spent / shards, 1),
+            "shard_bytes": round(more_mib * 2**20),
+            "commit_base_mib": round(small["commit_peak_mib"] - small["shards"] * more_mib),
+        },
+    )
 
 
 def _measured(work: Callable[[], Any]) -> dict[str, Any]:

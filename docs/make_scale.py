@@ -34,6 +34,7 @@ from beam_jobs.stages.plan.merge_levels import (
     shuffle_traffic,
     usual_work,
 )
+from shard_format.index_parts import PART_ROWS
 
 PAGE = Path(__file__).parent / "scale.md"
 
@@ -45,11 +46,11 @@ PIECE_FILES = 5  # small ones: hashes, units, and what is said of the listing an
 PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much as a write
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
-COMMIT_SECONDS = 3e-6  # of a record
 PLANNED_ROW_BYTES = 105  # that rounds of planning write for a record
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 PLANNING = json.loads((RESULTS / "planning.json").read_text(encoding="utf-8"))
 ROUNDS = json.loads((RESULTS / "planning_rounds.json").read_text(encoding="utf-8"))
+COMMITTING = json.loads((RESULTS / "committing.json").read_text(encoding="utf-8"))
 COSTS = PLANNING["costs"]  # of planning, by one worker
 PROGRESS_SECONDS = 2.0  # between two reports of a worker
 STORED_DOLLARS = 0.02 / 30 / 24  # of a GB for an hour
@@ -108,11 +109,21 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
         else:
             count = tasks[number - 1] if name.startswith("merge") else work.shards
             stages.append(Stage(name, traffic, count, size / copying))
-    committed = StageTraffic(
-        2 * work.shards + work.units, -(-rows // OBJECT_STORE.write_bytes), rows, rows
-    )
-    stages.append(Stage("commit", committed, 1, work.records * COMMIT_SECONDS))
-    return stages
+    return [*stages, *_committing(work)]
+
+
+def _committing(work: MergeWork) -> Iterator[Stage]:
+    """The parts of the index and what belongs to them by all workers; the rest by one."""
+    parts = -(-work.records // PART_ROWS)
+    written = -(-work.row_bytes // OBJECT_STORE.write_bytes)
+    # Of a shard its description and its rows of the index. A part is read again for its table, and
+    # that and the notes for their checksums.
+    reads = 2 * work.shards + 2 * written + 4 * parts
+    traffic = StageTraffic(reads, 2 * written + parts, 3 * work.row_bytes, 2 * work.row_bytes)
+    seconds = work.records * COMMITTING["row_microseconds"] / 1e6
+    yield Stage("parts", traffic, parts, seconds)
+    seconds = work.shards * COMMITTING["shard_microseconds"] / 1e6
+    yield Stage("commit", StageTraffic(parts, 10, 0, 0), 1, seconds)
 
 
 def _listing(records: int) -> Iterator[Stage]:
@@ -201,7 +212,7 @@ def page() -> str:
     works = [work_of(terabytes) for terabytes in (0.001, 0.01, 0.1, *WORKERS)]
     return environment.get_template("scale.md.jinja").render(
         builds=[_build(terabytes, workers) for terabytes, workers in WORKERS.items()],
-        commit_seconds=COMMIT_SECONDS,
+        committing=COMMITTING,
         costs=COSTS,
         figures=list(zip(names, values, strict=True)),
         largest=works[-1],
@@ -238,6 +249,10 @@ def _figures(work: MergeWork) -> Iterator[tuple[str, str]]:
     for name, workers in MACHINES.items():
         yield f"{name}: planning", _time(sum(stage.seconds(workers) for stage in plan))
     yield "memory of the largest process that plans", _size(planner_bytes(work))
+    commit = [stage for stage in stages if stage.name in ("parts", "commit")]
+    for name, workers in MACHINES.items():
+        yield f"{name}: parts and commit", _time(sum(stage.seconds(workers) for stage in commit))
+    yield "memory of the process that commits", _size(commit_bytes(work))
     yield "requests", _count(sum(stage.traffic.requests for stage in stages))
     for name, workers in MACHINES.items():
         seconds = sum(stage.seconds(workers) for stage in stages)
@@ -255,6 +270,12 @@ def planner_bytes(work: MergeWork) -> int:
         return max(large["task_peak_mib"] * MIB, round(decides))
     base = COSTS["base_mib"] * MIB
     return round(base + work.records * COSTS["row_bytes"] + work.units * COSTS["unit_bytes"])
+
+
+def commit_bytes(work: MergeWork) -> int:
+    """Memory of the process that commits."""
+    base, shard_bytes = COMMITTING["commit_base_mib"] * MIB, COMMITTING["shard_bytes"]
+    return round(base + work.shards * shard_bytes)
 
 
 def _objects(work: MergeWork, levels: tuple[Level, ...]) -> int:
