@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from shard_format import naming
-from shard_format.manifest import SplitInfo
+from shard_format.manifest import ShardInfo, SplitInfo
 from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
@@ -27,19 +29,19 @@ def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> di
 
     An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
     """
-    texts = {
-        naming.FEATURES: _features_text(schema),
-        naming.DATASET_INFO: _dataset_info_text(name, schema, splits),
+    files = {
+        naming.FEATURES: _features(schema),
+        naming.DATASET_INFO: _dataset_info(name, schema, splits),
     }
     for label in (feature for feature in schema.features if feature.kind == "class_label"):
         lines = "\n".join(map(_one_line, label.class_names)) + "\n"
-        texts[f"{label.name}{naming.LABELS_SUFFIX}"] = lines
-    return {file: text.encode() for file, text in texts.items()}
+        files[f"{label.name}{naming.LABELS_SUFFIX}"] = lines.encode()
+    return files
 
 
-def _features_text(schema: Schema) -> str:
+def _features(schema: Schema) -> bytes:
     """The content of features.json."""
-    return _text(
+    return _json(
         {
             "pythonClassName": f"{_MODULE}.features_dict.FeaturesDict",
             "featuresDict": {
@@ -49,7 +51,7 @@ def _features_text(schema: Schema) -> str:
     )
 
 
-def _dataset_info_text(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> str:
+def _dataset_info(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> bytes:
     """The content of dataset_info.json."""
     info: dict[str, Any] = {
         "name": name,
@@ -61,7 +63,7 @@ def _dataset_info_text(name: str, schema: Schema, splits: Mapping[str, SplitInfo
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
                 # TFDS counts payloads, not frames.
                 "numBytes": str(split.bytes - FRAME_BYTES * split.records),
-                "shardLengths": [str(shard.records) for shard in split.shards],
+                "shardLengths": _ShardLengths(split.shards),
             }
             for split_name, split in splits.items()
             if split.shards
@@ -72,7 +74,7 @@ def _dataset_info_text(name: str, schema: Schema, splits: Mapping[str, SplitInfo
     if inputs and "label" in names:
         pair = [{"featureKey": inputs[0]}, {"featureKey": "label"}]
         info["supervisedKeys"] = {"tuple": {"items": pair}}
-    return _text(info)
+    return _json(info)
 
 
 def _one_line(class_name: str) -> str:
@@ -118,8 +120,30 @@ def _feature(feature: Feature) -> dict[str, Any]:
     }
 
 
-def _text(value: dict[str, Any]) -> str:
-    text = io.StringIO()  # `json.dumps` would hold a list of all pieces: two for each shard
-    text.writelines(json.JSONEncoder(indent=1, sort_keys=True).iterencode(value))
-    text.write("\n")
-    return text.getvalue()
+class _ShardLengths(list[str]):
+    """The numbers of records of shards as texts, which are made while they are written.
+
+    Args:
+        shards: There may be millions.
+    """
+
+    def __init__(self, shards: Sequence[ShardInfo]) -> None:
+        super().__init__()
+        self._shards = shards
+
+    @override
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return (str(shard.records) for shard in self._shards)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    content = io.BytesIO()  # `json.dumps` would hold a list of all pieces: two for each shard
+    with io.TextIOWrapper(content, "utf-8", newline="\n") as text:
+        text.writelines(json.JSONEncoder(indent=1, sort_keys=True).iterencode(value))
+        text.write("\n")
+        text.flush()
+        return content.getvalue()

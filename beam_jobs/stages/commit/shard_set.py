@@ -239,9 +239,11 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     known = set(manifest.files)
     for name, split in manifest.splits.items():
         known |= {*naming.table_files(name, len(split.index))}
-    for name in _present(workspace):
-        if name not in known and not _is_shard(name, manifest):
-            storage.delete(workspace.out / name)
+    strangers = [
+        name for name in _present(workspace) if name not in known and not _is_shard(name, manifest)
+    ]
+    for name in sorted(strangers):
+        storage.delete(workspace.out / name)
     parts = storage.local_path(workspace.out / naming.DUPLICATES_DIR)
     if parts is not None:
         with contextlib.suppress(OSError):  # there are parts in it, or files of others, or none
