@@ -37,7 +37,6 @@ from beam_jobs.stages.list_pieces import (
     cut_pieces,
     do_piece,
     list_rest,
-    lists_at_once,
 )
 from beam_jobs.stages.listing_file import (
     Cutting,
@@ -122,10 +121,14 @@ def list_corpus(
     do_tasks = do_tasks or partial(_do_here, context)
     seen = SeenItemFilter(options)
     everything = whole_corpus([storage.place_of(path) for path in options.sources])
-    most = None if lists_at_once(options) else bounds.LISTED_FILES
+    most = None if _lists_at_once(options) else bounds.LISTED_FILES
     first, rest = write_listing(context, 0, everything, seen, most, on_progress)
     del everything
-    listed = list_rest(context, first, rest, do_tasks, on_progress)
+    listed = {0: first}
+    begun = next(rest, None)
+    if begun is not None:
+        left = itertools.chain([begun], rest)
+        listed = list_rest(context, first, left, do_tasks, on_progress)
     total = _total(listed)
     _check(context, listed, total, has_known=seen.known > 0)
     cutting = _cutting(context, total)
@@ -155,6 +158,22 @@ def list_corpus(
     return Listing(
         *(total.items, total.bytes, total.ignored, build.hexdigest(), inputs, changes),
         *(seen.known, seen.known_bytes, seen.known_to, total.unselected),
+    )
+
+
+def _lists_at_once(options: PreprocessOptions) -> bool:
+    """Whether one worker lists a corpus of any size.
+
+    So it is with a label table, whose rows without a file are known at the end; with given splits,
+    which planning compares with one listing; and where items are compared with those of other
+    generations or with replaced files.
+    """
+    return bool(
+        options.labels is not None
+        or splits_are_given(options.split)
+        or options.base
+        or options.without_items
+        or options.repaired
     )
 
 

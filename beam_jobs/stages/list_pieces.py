@@ -27,8 +27,6 @@ from beam_jobs import bounds
 from beam_jobs.changes import join_summaries
 from beam_jobs.corpus.pieces import CorpusPiece
 from beam_jobs.job_context import JobContext
-from beam_jobs.options import PreprocessOptions
-from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
 from beam_jobs.stages.listing_file import (
     CutListing,
@@ -69,22 +67,6 @@ class PieceTask(NamedTuple):
 DoTasks = Callable[[Sequence[PieceTask]], None]
 
 
-def lists_at_once(options: PreprocessOptions) -> bool:
-    """Whether one worker lists a corpus of any size.
-
-    So it is with a label table, whose rows without a file are known at the end; with given splits,
-    which planning compares with one listing; and where items are compared with those of other
-    generations or with replaced files.
-    """
-    return bool(
-        options.labels is not None
-        or splits_are_given(options.split)
-        or options.base
-        or options.without_items
-        or options.repaired
-    )
-
-
 def do_piece(task: PieceTask, context: JobContext) -> None:
     """Lists a piece, or cuts its listing; doing it again changes nothing.
 
@@ -120,12 +102,9 @@ def list_rest(
         InputError: A runner lost a task, or a source cannot be listed.
     """
     listed = {0: first}
-    peeked = list(itertools.islice(rest, 1))
-    if not peeked:
-        return listed
     storage.delete_tree(context.workspace.pieces)  # of a build that was killed
     storage.make_folder(context.workspace.pieces)
-    _store(context, 0, first, itertools.chain(peeked, rest))
+    _store(context, 0, first, rest)
     report(context.workspace.progress, "list", first.items)
     left: dict[int, list[int]] = {}
     numbers = itertools.count(1)

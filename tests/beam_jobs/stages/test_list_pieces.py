@@ -332,6 +332,18 @@ def test_what_one_worker_lists(make_images, lower, tmp_path):
     assert len(listed_pieces(split.workspace)) > 1
 
 
+def test_a_repair_of_a_grown_corpus_finds_the_same_build(texts, lower, tmp_path):
+    lower(6)
+    job = text_job([texts], tmp_path / "set")
+    report = preprocess(job)
+    (texts / "class0" / "0a.txt").write_text("It came later.")
+    items = str(tmp_path / "set" / naming.READ_ITEMS)
+    again = dataclasses.replace(job, out=str(tmp_path / "again"))
+    assert list_corpus(context(again)).build_id != report.build["build_id"]
+    known = list_corpus(context(dataclasses.replace(again, only_items=items)))
+    assert known.build_id == report.build["build_id"]
+
+
 def test_nothing_to_use(lower, tmp_path):
     for number in range(9):
         path = tmp_path / "flat" / f"cat_{number}.jpg"
