@@ -25,13 +25,8 @@ from beam_jobs.corpus.labels import (
     no_split_folder,
     wanted_columns,
 )
-from beam_jobs.corpus.names import (
-    Selection,
-    has_archive_name,
-    is_hidden_member,
-    split_name,
-)
-from beam_jobs.corpus.pieces import CorpusPiece
+from beam_jobs.corpus.names import Selection, is_hidden_member, split_name
+from beam_jobs.corpus.pieces import CorpusPiece, listing_weight
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
@@ -49,9 +44,6 @@ from shard_format import InputError
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
 _MIN_READ_BYTES = 32 << 20  # 32 MiB: a smaller file is not read to find its splits
 _MOST_NAMED = 8  # files
-# Bytes of a large file that take about as long as a small one.
-_WEIGHED_BYTES = 1 << 18  # 256 KiB
-_WEIGHED_ARCHIVE_BYTES = 1 << 14  # 16 KiB: all members are listed
 LEAST_PIECE = 64  # part of the bound that a piece is, at least: smaller ones are not worth a task
 MOST_RUNS = 1 << 10  # pieces of one folder, of which each takes a task and some small files
 
@@ -118,7 +110,7 @@ class CorpusListing:
         self._named = len(roots) <= _MOST_NAMED and all(map(storage.stat, roots))
         self._walk = CorpusWalk(
             self._on_ignored,
-            self._weight,
+            functools.partial(listing_weight, extractor=self._extractor),
             follow_links=options.follow_links,
             on_unreadable=options.on_unreadable,
         )
@@ -141,18 +133,6 @@ class CorpusListing:
             most: Weight of a piece, about.
         """
         return self._walk.rest(max(1, most // LEAST_PIECE), MOST_RUNS)
-
-    def _weight(self, file: SourceItem) -> int:
-        """How long it takes to list a file, in small files; its name and its size say it alone.
-
-        So a corpus has the same pieces wherever it is, and however many files are read ahead.
-        """
-        if file.size <= _MIN_SPLIT_BYTES:
-            return 1
-        if has_archive_name(os.fsdecode(file.path)):
-            return 1 + file.size // _WEIGHED_ARCHIVE_BYTES
-        form = FORMATS.get(self._extractor.known_format(file))
-        return 1 if form is not None and form.is_record else 1 + file.size // _WEIGHED_BYTES
 
     def _unused(self) -> Iterator[SourceItem]:
         """The rows of the label table whose files were not listed."""

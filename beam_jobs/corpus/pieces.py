@@ -13,8 +13,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.names import has_archive_name
+from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.source_io import path_of
+from beam_jobs.options.formats import FORMATS
 from foundation.storage import Place
+
+_LARGE_BYTES = 1 << 20  # 1 MiB: larger files are looked into
+# Bytes of a large file that take about as long as a small one.
+_WEIGHED_BYTES = 1 << 18  # 256 KiB
+_WEIGHED_ARCHIVE_BYTES = 1 << 14  # 16 KiB: all members are listed
 
 _SCHEMA = pa.schema([pa.field("entry", pa.binary(), nullable=False)])
 _FOLDER = b"folder"  # in the metadata of the schema
@@ -88,6 +97,19 @@ class CorpusPiece(NamedTuple):
             if weight >= least or end == len(weights):
                 yield CorpusPiece(self.folder, self.entries[begin:end]), weight
                 begin, weight = end, 0
+
+
+def listing_weight(file: SourceItem, extractor: RecordExtractor) -> int:
+    """How long it takes to list a file, in small files; its name and its size say it alone.
+
+    So a corpus has the same pieces wherever it is, and however many files are read ahead.
+    """
+    if file.size <= _LARGE_BYTES:
+        return 1
+    if has_archive_name(os.fsdecode(file.path)):
+        return 1 + file.size // _WEIGHED_ARCHIVE_BYTES
+    form = FORMATS.get(extractor.known_format(file))
+    return 1 if form is not None and form.is_record else 1 + file.size // _WEIGHED_BYTES
 
 
 def pack_source(prefix: str, root: Place) -> bytes:

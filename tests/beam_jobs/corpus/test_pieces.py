@@ -10,8 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.corpus.discovery import find_files, whole_corpus
-from beam_jobs.corpus.pieces import CorpusPiece
+from beam_jobs.corpus.pieces import CorpusPiece, listing_weight
+from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.walk import CorpusWalk
+from beam_jobs.options import ImageOptions
+from beam_jobs.record_types import RECORD_TYPES
 from foundation import storage
 from tests.fixtures.proofs import examples
 
@@ -86,6 +89,20 @@ def test_a_folder_of_a_million_archives_is_divided(tmp_path):
     assert [one.item for one in files] == [one.item for one in at_once([tmp_path])[0]]
     # Ten in the first piece, and five in each run of the others: a file weighs 10.
     assert [len(piece.entries) for piece in pieces[1:]] == [5] * 18
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "source", "weight"),
+    [
+        ("photo.jpg", 1 << 30, "class-folders", 1),
+        ("small.tar", 1 << 20, "tar", 1),
+        ("large.tar.gz", 1 << 30, "tar", 65537),
+        ("table.parquet", 1 << 30, "parquet", 4097),
+    ],
+)
+def test_a_large_file_weighs_what_looking_into_it_takes(name, size, source, weight):
+    extractor = RECORD_TYPES["image"](ImageOptions(("in",), "out", source=source)).extractor
+    assert listing_weight(SourceItem(name, name.encode(), None, size, 0), extractor) == weight
 
 
 def test_folders_are_estimated_by_those_before_them(tmp_path):
