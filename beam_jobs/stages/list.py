@@ -164,16 +164,11 @@ def list_corpus(
 def _lists_at_once(options: PreprocessOptions) -> bool:
     """Whether one worker lists a corpus of any size.
 
-    So it is with a label table, whose rows without a file are known at the end; with given splits,
-    which planning compares with one listing; and where items are compared with those of other
-    generations or with replaced files.
+    So it is with a label table, whose rows without a file are known at the end, and where items are
+    compared with those of other generations or with replaced files.
     """
     return bool(
-        options.labels is not None
-        or splits_are_given(options.split)
-        or options.base
-        or options.without_items
-        or options.repaired
+        options.labels is not None or options.base or options.without_items or options.repaired
     )
 
 

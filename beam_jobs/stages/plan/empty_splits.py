@@ -15,7 +15,8 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.staging.units import listing_batches
+from beam_jobs.workspace import Workspace
 from foundation.wording import counted
 
 # The parts of all sidecars, for any number of passes.
@@ -118,7 +119,11 @@ def _given(
     assignment: Assignment, kept: IntArray, sidecars: Parts, workspace: Workspace
 ) -> list[str]:
     """Of the splits that folders, or the rows of --labels, name."""
-    listed = pc.unique(read_table(workspace.listing)["split"]).drop_null().to_pylist()
+    listed = {
+        name
+        for batch in listing_batches(workspace, ["split"])
+        for name in pc.unique(batch["split"]).drop_null().to_pylist()
+    }
     full = {name for name, count in zip(assignment.names, kept.tolist(), strict=True) if count}
     empty = sorted({*listed, *assignment.names} - full)
     staged = dict.fromkeys(empty, 0)

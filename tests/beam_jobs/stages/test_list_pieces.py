@@ -94,6 +94,22 @@ def test_several_sources(texts, make_images, lower, tmp_path):
     same_set(text_job(sources, "unused", id_prefix="mine"), lower, 7, folder=tmp_path)
 
 
+def test_splits_that_folders_name(make_images, lower, tmp_path):
+    corpus = tmp_path / "splits"
+    for split in ("train", "test"):
+        make_images(9 if split == "train" else 4, side=20 + len(split), name=f"splits/{split}")
+    (corpus / "validation" / "class0").mkdir(parents=True)
+    (corpus / "validation" / "class0" / "broken.jpg").write_bytes(b"no image")
+    job = image_job([corpus], "unused", split="folders")
+    same_set(job, lower, 2, 5, folder=tmp_path)
+    warnings = [
+        json.loads((tmp_path / name / "build.json").read_text())["warnings"]
+        for name in ("at-once", "pieces-2")
+    ]
+    for (warning,) in warnings:
+        assert "'validation' is empty: no file of it has a record" in warning
+
+
 def test_images_in_archives(make_images, lower, tmp_path):
     corpus, folder = make_images(24), tmp_path / "archives"
     folder.mkdir()
