@@ -36,8 +36,6 @@ LEAST_PARTITION_ROWS = 1 << 16
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
 WAITING_BYTES = 16 << 20  # 16 MiB: fewer rows, if they are images
-# Rows that one task of planning in rounds reads at a time of those that another one wrote.
-EXCHANGED_BYTES = 4 << 20  # 4 MiB
 
 # Planning in rounds: bytes of an exchange that a request reads; up to 17 of them wait.
 EXCHANGED_BYTES = 4 << 20  # 4 MiB

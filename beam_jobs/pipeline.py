@@ -107,7 +107,7 @@ def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[
     yield Step("ListUnits", ListUnits(*job), BUILDS)  # Unit
     yield Step("StageUnits", StageUnits(*job), "ListUnits", spread="SpreadUnits")  # UnitSummary
     planned = "StageUnits"
-    for name in round_names(context.options) if merging.ranges > 1 else ():
+    for name in round_names(context) if merging.ranges > 1 else ():
         # A large corpus is planned in rounds, each a step of one worker and one of all.
         begin = f"Begin{name}"
         yield Step(begin, BeginRound(*job, merging), BUILDS, (planned,))  # RangeTask

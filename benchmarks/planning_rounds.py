@@ -140,7 +140,7 @@ def _measured(job: _Job, rows: int) -> dict[str, Any]:
         begun = time.perf_counter()
         decided = one.submit(_timed, _begin, job, None).result()
         decide_seconds, rounds, task_peak = decided.seconds, [], 0
-        names = round_names(context.options)
+        names = round_names(context)
         for name in names:
             tasks: list[RangeTask] = decided.value
             done = list(pool.map(partial(_timed, do_round, job), tasks))

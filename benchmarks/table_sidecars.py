@@ -33,6 +33,7 @@ class TableSidecars(Sidecars):
         unit_rows: Rows of a unit.
 
     Attributes:
+        rows: The table.
         taken: Number of records that each `take` was asked for.
     """
 
@@ -43,13 +44,13 @@ class TableSidecars(Sidecars):
         self.records = len(table)
         self.taken: list[int] = []
         self._on_read = lambda rows: None
-        self._rows = table
+        self.rows = table
         self._folder = folder
 
     @override
     def table(self, unit: int) -> pa.Table:
         begin, end = self.begins[unit : unit + 2].tolist()
-        return self._rows.slice(begin, end - begin)
+        return self.rows.slice(begin, end - begin)
 
     @override
     def take(self, records: IntArray, columns: Sequence[str]) -> pa.Table:

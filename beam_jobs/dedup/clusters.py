@@ -8,7 +8,7 @@ neither on the seed nor on the order of reading. Memory grows with the number of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +63,11 @@ def components(count: int, pairs: IntArray) -> IntArray:
     return roots
 
 
-def connected(pairs: Pairs) -> tuple[IntArray, IntArray]:
-    """([n] int64 records that occur in pairs, ascending, [n] int64 the smallest one of each set).
+Numbers = TypeVar("Numbers", np.int64, np.uint64)
+
+
+def connected(pairs: npt.NDArray[Numbers]) -> tuple[npt.NDArray[Numbers], npt.NDArray[Numbers]]:
+    """([n] records that occur in pairs, ascending, [n] the smallest one of each set).
 
     Memory grows with the number of pairs, whatever the numbers of their records are.
 

@@ -101,12 +101,12 @@ def described(
     return table.cast(repeats_schema(columns))
 
 
-def whole_runs(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Sorted tables, cut where the head changes."""
+def whole_runs(tables: Iterable[pa.Table], by: str = BY_HEAD[0]) -> Iterator[pa.Table]:
+    """Sorted tables, cut where their first key changes, which is the head of a fingerprint."""
     rest = None
     for table in tables:
         joined = table if rest is None else pa.concat_tables([rest, table])
-        heads = uint64(joined["head"])
+        heads = uint64(joined[by])
         last = int(np.searchsorted(heads, heads[-1]))
         if last:
             yield joined.slice(0, last)

@@ -19,6 +19,7 @@ from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.counters import ColumnSums, Sums
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
+from beam_jobs.dedup.near_rounds import NearSearch
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.staging.assignment import Assignment, TrainingSample
@@ -189,6 +190,11 @@ class RecordType(abc.ABC):
             sidecars: All staged units; of exact duplicates one record is included.
         """
         return NO_NEAR_PAIRS
+
+    @property
+    def near_search(self) -> NearSearch | None:
+        """How `near_duplicates` are found by many workers; None if one worker finds them all."""
+        return None
 
     @property
     def stored_features(self) -> tuple[pa.Field, ...]:

@@ -22,6 +22,8 @@ from beam_jobs.counters import Sums
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
+from beam_jobs.dedup.images.near_rounds import near_search
+from beam_jobs.dedup.near_rounds import NearSearch
 from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted, heif
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
@@ -190,6 +192,11 @@ class ImageRecords(SingleRecords):
     @override
     def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
         return near_duplicates(sidecars, self._options.near_threshold, self._options.workers)
+
+    @property
+    @override
+    def near_search(self) -> NearSearch | None:
+        return near_search(self._options.near_threshold, self._options.workers)
 
     @override
     def near_earlier_ones(

@@ -11,7 +11,9 @@ from typing_extensions import override
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
+from beam_jobs.dedup.near_rounds import NearSearch
 from beam_jobs.dedup.text.near_duplicates import near_duplicates, near_earlier_ones
+from beam_jobs.dedup.text.near_rounds import near_search
 from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.reduced_documents import (
     ReducedDocuments,
@@ -164,6 +166,11 @@ class TextRecords(RecordType):
     @override
     def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
         return near_duplicates(sidecars, self._options.near_threshold, self._options.workers)
+
+    @property
+    @override
+    def near_search(self) -> NearSearch | None:
+        return near_search(self._options.near_threshold, self._options.workers)
 
     @property
     def stored_features(self) -> tuple[pa.Field, ...]:

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from beam_jobs import bounds
 from beam_jobs.columns import int64
+from beam_jobs.staging.reordering import Partitions
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
-from shard_format import frame, unframe, unframe_all
+from shard_format import FRAME_BYTES, frame, unframe, unframe_all
 
 _PLACE = np.dtype([("begin", "<i8"), ("size", "<i8")])
 
@@ -43,6 +44,10 @@ class Exchange:
         Writing them again has no effect on who reads them meanwhile.
         """
         return self.write_pieces(source, enumerate(slices))
+
+    def write_rows(self, source: int, rows: Partitions) -> bytes:
+        """As `write`, of rows for each destination that need not fit in memory."""
+        return self.write_pieces(source, _row_pieces(rows))
 
     def write_pieces(
         self, source: int, pieces: Iterable[tuple[int, bytes]], destinations: int = 0
@@ -81,10 +86,7 @@ class Exchange:
         Raises:
             InputError: A slice is damaged.
         """
-        size = len(frame(bytes(sources * _PLACE.itemsize)))
-        with dropping_damaged(lambda: None):
-            table = storage.read_range(self._places(), destination * size, size)
-            places = np.frombuffer(unframe(table, self._places()), _PLACE)
+        places = self._places_of(destination, sources)
         remote = storage.local_path(self._workspace.plan) is None
         blocks = storage.in_parallel(self._block, _blocks(places), remote=remote)
         ends = np.cumsum(places["size"])
@@ -99,6 +101,19 @@ class Exchange:
         """As `read`, of slices that are arrays."""
         for source, content in self.read(destination, sources):
             yield source, np.frombuffer(content, dtype)
+
+    def count(self, destination: int, sources: int, dtype: np.dtype[Any]) -> int:
+        """Number of the rows for a destination that `write_rows` wrote."""
+        sizes = self._places_of(destination, sources)["size"]
+        frames = -(-sizes // (FRAME_BYTES + _rows_of_frame(dtype) * dtype.itemsize))
+        return int((sizes - frames * FRAME_BYTES).sum()) // dtype.itemsize
+
+    def _places_of(self, destination: int, sources: int) -> npt.NDArray[np.void]:
+        """[sources] where the slices for a destination are."""
+        size = FRAME_BYTES + sources * _PLACE.itemsize
+        with dropping_damaged(lambda: None):
+            table = storage.read_range(self._places(), destination * size, size)
+            return np.frombuffer(unframe(table, self._places()), _PLACE)
 
     def tables(self, destination: int, sources: int) -> Iterator[pa.Table]:
         """As `read`, of slices whose pieces are those of `table_pieces`."""
@@ -132,6 +147,18 @@ def table_pieces(tables: Iterable[pa.Table], by: str) -> Iterator[tuple[int, byt
             with pa.ipc.new_stream(sink, rows.schema) as writer:
                 writer.write_table(rows)
             yield number, sink.getvalue().to_pybytes()
+
+
+def _row_pieces(rows: Partitions) -> Iterator[tuple[int, bytes]]:
+    """Yields all partitions as pieces of slices, at least one of each."""
+    for number, part in enumerate(rows.take_by(_rows_of_frame(rows.dtype))):
+        yield number, b""
+        for piece in part:
+            yield number, piece.tobytes()
+
+
+def _rows_of_frame(dtype: np.dtype[Any]) -> int:
+    return max(1, bounds.EXCHANGED_BYTES // dtype.itemsize)
 
 
 def _blocks(places: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:

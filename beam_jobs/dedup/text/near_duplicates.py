@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs import bounds
-from beam_jobs.columns import IntArray, fixed_bytes, repeated
+from beam_jobs.columns import BoolArray, IntArray, fixed_bytes, repeated
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs, connected
 from beam_jobs.dedup.text.candidates import (
     BUCKET_ROWS,
@@ -30,7 +31,7 @@ from beam_jobs.dedup.text.candidates import (
     choose_bands,
     pairs_across,
 )
-from beam_jobs.dedup.text.shingles import Shingles, jaccard
+from beam_jobs.dedup.text.shingles import Shingles, jaccard, jaccard_across
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
 from beam_jobs.staging.reordering import StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars, rows_among
@@ -57,8 +58,7 @@ def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -
         workers: How many threads; None for one per usable core. The result is the same.
     """
     cut = choose_bands(threshold)
-    threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
-    verified = _VerifiedPairs(sidecars, threshold, threads)
+    verified = _VerifiedPairs(sidecars, threshold, usable_threads(workers))
     ranges = max(1, -(-sidecars.records // bounds.MOST_PARTITION_ROWS))
     with closing(sidecars.partitions(BUCKET_ROWS, cut.bands * ranges)) as partitions:
         for band, rows in _bucket_rows(sidecars, cut, ranges):
@@ -71,6 +71,38 @@ def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -
     return verified.all()
 
 
+def usable_threads(workers: int | None) -> int:
+    """How many threads verify at a time; None for one per usable core."""
+    return min(workers or math.ceil(usable_cores()), _MAX_THREADS)
+
+
+def can_be_similar(sizes: IntArray, threshold: float) -> BoolArray:
+    """[k] whether sets of [k, 2] such sizes can have a similarity of the threshold."""
+    return np.asarray(sizes.min(axis=1) >= threshold * sizes.max(axis=1), np.bool_)
+
+
+def compared_in_pieces(
+    pairs: npt.NDArray[Any],
+    sizes: IntArray,
+    compare: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]],
+    threads: int,
+) -> npt.NDArray[np.float64]:
+    """[k] similarities, of pieces with a bounded number of shingles at a time.
+
+    Args:
+        pairs: [k, ...] pairs.
+        sizes: [k] numbers of shingles of each pair.
+        compare: Compares some of the pairs.
+        threads: How many work at a time.
+    """
+    if not len(pairs):
+        return np.zeros(0)
+    edges = np.flatnonzero(np.diff(np.cumsum(sizes) // bounds.VERIFIED_SHINGLES)) + 1
+    pieces = itertools.pairwise([0, *edges.tolist(), len(pairs)])
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(lambda at: compare(pairs[slice(*at)]), pieces)))
+
+
 def _range_of(band: IntArray, keys: npt.NDArray[np.uint64], ranges: int) -> IntArray:
     """[n] the partition of a key of each band."""
     return band * ranges + ((keys >> np.uint64(32)).astype(np.int64) * ranges >> 32)
@@ -80,8 +112,8 @@ def _shared_keys(sidecars: Sidecars, cut: Bands, ranges: int) -> Iterator[Struct
     """Rows of _SHARED: documents whose key of a band another one has too."""
     with closing(sidecars.partitions(_KEYS, cut.bands * ranges)) as partitions:
         for begin, table in sidecars:
-            kept = sidecars.included(begin, table) & (_sizes(table) > 0)
-            signatures = _signatures(table)[kept]
+            kept = sidecars.included(begin, table) & (shingle_counts(table) > 0)
+            signatures = signatures_of(table)[kept]
             rows = np.empty(len(signatures), _KEYS)
             rows["record"] = begin + np.flatnonzero(kept)
             for band in range(cut.bands):
@@ -116,26 +148,28 @@ def _described(
     sidecars: Sidecars, cut: Bands, records: IntArray, shared: StructuredArray
 ) -> tuple[IntArray, StructuredArray]:
     table = sidecars.take(records, ["fingerprint", "near_signature", "near_shingles"])
-    signatures = _signatures(table)
+    signatures = signatures_of(table)
     keys = np.stack([band_keys(signatures, cut, band) for band in range(cut.bands)])
     at, band = np.searchsorted(records, shared["record"]), shared["band"]
     rows = np.empty(len(shared), BUCKET_ROWS)
-    rows["record"], rows["size"] = shared["record"], _sizes(table)[at]
+    rows["record"], rows["size"] = shared["record"], shingle_counts(table)[at]
     rows["key"], rows["tie_break"] = keys[band, at], keys[(band + 1) % cut.bands, at]
     rows["fingerprint"] = fixed_bytes(table["fingerprint"], 16).view("<u8")[at, 0]
     return band, rows
 
 
-def _signatures(table: pa.Table) -> npt.NDArray[np.uint32]:
+def signatures_of(table: pa.Table) -> npt.NDArray[np.uint32]:
+    """[n, SIGNATURE] signatures of the rows of a sidecar."""
     return fixed_bytes(table["near_signature"], SIGNATURE_BYTES).view("<u4")
 
 
-def _sizes(table: pa.Table) -> IntArray:
+def shingle_counts(table: pa.Table) -> IntArray:
     """[n] the number of shingles of each document."""
     return np.asarray(pc.list_value_length(table["near_shingles"]).to_numpy(), np.int64)
 
 
-def _shingles(sidecars: Sidecars, records: IntArray) -> Shingles:
+def shingles_of(sidecars: Sidecars, records: IntArray) -> Shingles:
+    """The shingles of some records, in their order."""
     column = sidecars.take(records, ["near_shingles"])["near_shingles"].combine_chunks()
     return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
 
@@ -161,14 +195,14 @@ def near_earlier_ones(
     sizes = np.empty(len(records), np.int64)
     for begin, table in sidecars:
         own, rows = rows_among(records, begin, table)
-        sizes[own] = _sizes(table)[rows]
-        signatures = _signatures(table)[rows]
+        sizes[own] = shingle_counts(table)[rows]
+        signatures = signatures_of(table)[rows]
         for band in range(cut.bands):
             keys[band, own] = band_keys(signatures, cut, band)
     candidates = [np.zeros((0, 2), np.int64)]
     begin = 0
     for table in stored.tables(["near_signature"]):
-        old = _signatures(table)
+        old = signatures_of(table)
         for band in range(cut.bands):
             band_pairs = pairs_across(keys[band], band_keys(old, cut, band))
             band_pairs[:, 1] += begin
@@ -192,12 +226,10 @@ def _similarity_across(
     """[k] Jaccard similarity of pairs of a new document and a stored one."""
     rows, places = np.unique(pairs[:, 0], return_inverse=True)
     old, old_places = np.unique(pairs[:, 1], return_inverse=True)
-    one = _shingles(sidecars, rows)
+    one = shingles_of(sidecars, rows)
     column = stored.take(old, ["near_shingles"])["near_shingles"].combine_chunks()
-    hashes = np.concatenate([one.hashes, column.values.to_numpy()])
-    begins = np.concatenate([one.begins, column.offsets.to_numpy()[1:] + len(one.hashes)])
-    both = np.stack([places, old_places + len(rows)], axis=1)
-    return jaccard(Shingles(hashes, begins), both)
+    other = Shingles(column.values.to_numpy(), column.offsets.to_numpy())
+    return jaccard_across(one, other, np.stack([places, old_places], axis=1))
 
 
 class _VerifiedPairs:
@@ -219,15 +251,15 @@ class _VerifiedPairs:
             sizes: [k, 2] their numbers of shingles.
         """
         apart = np.not_equal(*self._root_of(pairs).T)
-        # Sets of very different sizes cannot have a similarity of the threshold.
-        apart &= sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
+        apart &= can_be_similar(sizes, self._threshold)
         packed, first = np.unique(_pack(pairs[apart]), return_index=True)
         total = sizes[apart].sum(axis=1, dtype=np.int64)[first]
         if len(self._rejected):
             at = np.minimum(np.searchsorted(self._rejected, packed), len(self._rejected) - 1)
             unknown = self._rejected[at] != packed
             packed, total = packed[unknown], total[unknown]
-        similarity = self._verify(_unpack(packed), total)
+        candidates = _unpack(packed)
+        similarity = compared_in_pieces(candidates, total, self._compare, self._threads)
         near = similarity >= self._threshold
         self._near.append(NearPairs(_unpack(packed[near]), similarity[near].astype(np.float32)))
         # What does not fit is verified, and rejected, again.
@@ -250,20 +282,9 @@ class _VerifiedPairs:
         at = np.minimum(np.searchsorted(self._nodes, records), len(self._nodes) - 1)
         return np.where(self._nodes[at] == records, self._roots[at], records)
 
-    def _verify(self, pairs: IntArray, sizes: IntArray) -> npt.NDArray[np.float64]:
-        """[k] similarities, of pieces with a bounded number of shingles at a time."""
-        if not len(pairs):
-            return np.zeros(0)
-        edges = np.flatnonzero(np.diff(np.cumsum(sizes) // bounds.VERIFIED_SHINGLES)) + 1
-        pieces = itertools.pairwise([0, *edges.tolist(), len(pairs)])
-        with ThreadPoolExecutor(self._threads) as pool:
-            return np.concatenate(
-                list(pool.map(lambda at: self._compare(pairs[slice(*at)]), pieces))
-            )
-
     def _compare(self, pairs: IntArray) -> npt.NDArray[np.float64]:
         records, places = np.unique(pairs, return_inverse=True)
-        return jaccard(_shingles(self._sidecars, records), places.reshape(-1, 2))
+        return jaccard(shingles_of(self._sidecars, records), places.reshape(-1, 2))
 
 
 def _pack(pairs: IntArray) -> npt.NDArray[np.uint64]:

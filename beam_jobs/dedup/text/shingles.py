@@ -122,6 +122,13 @@ def jaccard(sets: Shingles, pairs: IntArray) -> npt.NDArray[np.float64]:
     return shared / np.maximum(sizes.sum(axis=1) - shared, 1)
 
 
+def jaccard_across(one: Shingles, other: Shingles, pairs: IntArray) -> npt.NDArray[np.float64]:
+    """[k] similarity of each pair of a set of `one` and a set of `other`; see `jaccard`."""
+    hashes = np.concatenate([one.hashes, other.hashes])
+    begins = np.concatenate([one.begins, other.begins[1:] + len(one.hashes)])
+    return jaccard(Shingles(hashes, begins), pairs + np.array([0, len(one.begins) - 1]))
+
+
 def _tagged(sets: Shingles, rows: IntArray) -> npt.NDArray[np.uint64]:
     """The hashes of each row's set, with the number of the pair above them."""
     begins = sets.begins[rows]

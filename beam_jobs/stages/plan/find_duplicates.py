@@ -73,10 +73,11 @@ def _near_clusters(
         near = context.record_type.near_duplicates(compared)
     members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
     for equal, alike in whole_clusters(exact, near):
-        yield find_clusters(members_of, equal, alike, **_rules(options))
+        yield find_clusters(members_of, equal, alike, **cluster_rules(options))
 
 
-def _rules(options: PreprocessOptions) -> dict[str, bool]:
+def cluster_rules(options: PreprocessOptions) -> dict[str, bool]:
+    """What the options say about the records of a cluster, for `find_clusters`."""
     return {
         "keep_all": options.duplicates == "keep",
         "drop_conflicts": options.conflicts == "drop",
@@ -101,7 +102,7 @@ def exact_clusters(
     """The clusters of exact duplicates in each part of `repeated_rows`."""
     for part in parts:
         pairs = pairs_among(part, confirm)
-        yield find_clusters(partial(_rows_of, part), pairs, NO_NEAR_PAIRS, **_rules(options))
+        yield find_clusters(partial(rows_of, part), pairs, NO_NEAR_PAIRS, **cluster_rules(options))
 
 
 def sort_clusters(
@@ -123,8 +124,8 @@ def sort_clusters(
     return Clusters(CLUSTER_SCHEMA.empty_table(), dropped, conflicts, lost)
 
 
-def _rows_of(part: pa.Table, records: IntArray) -> pa.Table:
-    """Rows of some records, which are all in a part of `repeated_rows`."""
+def rows_of(part: pa.Table, records: IntArray) -> pa.Table:
+    """Rows of some records, which are all in the part."""
     numbers = int64(part["record"])
     order = np.argsort(numbers)
     return part.take(pa.array(order[np.searchsorted(numbers[order], records)]))

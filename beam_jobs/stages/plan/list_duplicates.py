@@ -33,6 +33,7 @@ from shard_format.duplicates import DUPLICATES_SCHEMA, LeadingClusters, num_part
 _PREVIEWED_CLUSTERS = 200
 _SHOWN_PER_CLUSTER = 8
 _PART = pa.field("part", pa.int64())
+LISTED, KEPT_SPLITS = "listed", "kept-splits"  # exchanges
 
 # The record that is kept for a row, if its split is told later, and then that split.
 KEPT_RECORD = pa.field("kept_record", pa.int64())
@@ -181,12 +182,12 @@ def send_rows(workspace: Workspace, source: int, tables: Iterable[pa.Table], par
 
 def listed_rows(workspace: Workspace) -> Exchange:
     """Rows of LISTED_SCHEMA, from the files of clusters to the parts of the duplicates."""
-    return Exchange(workspace, "listed")
+    return Exchange(workspace, LISTED)
 
 
 def kept_splits(workspace: Workspace) -> Exchange:
     """Rows of KEPT_SPLIT, from the ranges of units to the parts of the duplicates."""
-    return Exchange(workspace, "kept-splits")
+    return Exchange(workspace, KEPT_SPLITS)
 
 
 def is_kept(table: pa.Table) -> pa.ChunkedArray:

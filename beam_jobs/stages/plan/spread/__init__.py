@@ -8,6 +8,8 @@ of the next round need into an `Exchange`; one worker then decides from their sm
     decisions    what is decided so far
     unit_range   the units, columns and splits of a task
     duplicates   by ranges of the fingerprint
+    near         near duplicates, whose pairs the record type finds
+    components   which records pairs connect
     splits       classes, splits, balance
     listing      the rows of duplicates.parquet
     shards       where shards begin by ranges of the key, and the recipes of the first merge level

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from typing_extensions import override
 
-from beam_jobs.columns import IntArray, bounds_of
 from beam_jobs.job_context import JobContext
 from beam_jobs.stages.plan.balance import Balance
 from beam_jobs.stages.plan.merge_levels import Merging
-from beam_jobs.staging.exchange import Exchange
-from beam_jobs.staging.reordering import Partitions, RowSorter
-from beam_jobs.staging.units import dropping_damaged
+from beam_jobs.staging.range_files import RangeFiles
 from beam_jobs.workspace import Workspace, read_planned_marker, write_marker
-from foundation import storage
 from foundation.storage import Place
-from shard_format import frame, unframe
 
 
 @dataclasses.dataclass
@@ -34,6 +27,8 @@ class Decisions:
         row_bytes: Bytes of all sidecar rows.
         named: The splits that the source names; None is among them if a record has none.
         staged: Class names of all records by label feature.
+        noted: What tasks that find near duplicates noted, by name, in the order of ranges.
+        turns: How often records with near duplicates were contracted; None while that goes on.
         dropped: Number of duplicates to leave out.
         clusters: Number of clusters of duplicates.
         conflicts: Clusters whose records have different labels.
@@ -63,6 +58,8 @@ class Decisions:
     row_bytes: int = 0
     named: list[str | None] = dataclasses.field(default_factory=list)
     staged: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    noted: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+    turns: int | None = None
     dropped: int = 0
     clusters: int = 0
     conflicts: int = 0
@@ -104,7 +101,7 @@ class Decisions:
 
 
 @dataclasses.dataclass
-class SpreadPlan:
+class SpreadPlan(RangeFiles):
     """A plan in the making, as a task or the worker that decides sees it.
 
     Attributes:
@@ -118,60 +115,24 @@ class SpreadPlan:
     decisions: Decisions
 
     @property
+    @override
     def workspace(self) -> Workspace:
-        """The folders of the build."""
         return self.context.workspace
 
     @property
-    def ranges(self) -> int:
-        """Number of ranges of units, and of hashes."""
-        return self.merging.ranges
+    @override
+    def records_by_range(self) -> list[int]:
+        return self.decisions.records
 
     @property
-    def begins(self) -> IntArray:
-        """[ranges + 1] int64, the number of the first record of each range of units."""
-        return bounds_of(np.array(self.decisions.records, np.int64))
+    @override
+    def ranges(self) -> int:
+        return self.merging.ranges  # known before any record is
 
     @property
     def records(self) -> int:
         """Number of all staged records."""
         return sum(self.decisions.records)
-
-    def exchange(self, name: str) -> Exchange:
-        """What one round writes, and the next one reads."""
-        return Exchange(self.workspace, name)
-
-    @contextmanager
-    def partitions(self, dtype: np.dtype[Any], number: int) -> Iterator[Partitions]:
-        """Where rows wait for their partition to be complete."""
-        partitions = Partitions(self.workspace.scratch_file(), dtype, number)
-        try:
-            yield partitions
-        finally:
-            partitions.close()
-
-    def sorter(self, *schema_and_order: Any) -> RowSorter:
-        """Where rows are brought into another order."""
-        return RowSorter(self.workspace.scratch_file(), *schema_and_order)
-
-    def save(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Writes an array for later rounds."""
-        with self.workspace.write(self._place(name)) as file:
-            file.write(frame(array.tobytes()))
-
-    def load(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """[n] a writable copy of an array that was saved.
-
-        Raises:
-            InputError: It was damaged since.
-        """
-        place = self._place(name)
-        with dropping_damaged(lambda: storage.delete(place)):
-            content = unframe(storage.read_bytes(place), str(place))
-        return np.frombuffer(content, dtype).copy()
-
-    def _place(self, name: str) -> Place:
-        return self.workspace.plan / f"{name}.array"
 
 
 def store_decisions(plan: SpreadPlan, number: int) -> None:

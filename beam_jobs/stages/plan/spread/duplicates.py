@@ -49,70 +49,61 @@ from shard_format import file_sha256
 
 _HEADS, _REPEATS, _MEMBERS, _OUTCOMES = "heads", "repeats", "members", "outcomes"  # exchanges
 
-_COLUMNS = {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}
-# The rows of `repeated_rows`, with the range of fingerprints that each is in.
-_RANGE = pa.field("range", pa.int64())
+# The range that a row of a table is for.
+RANGE = pa.field("range", pa.int64())
+# A record of a range of units, by its number there.
+RECORD = np.dtype([("record", np.int64)])
 # What is decided about a record: it is dropped, or kept in place of others.
 _OUTCOME = np.dtype([("record", np.int64), ("dropped", np.bool_)])
 
 
-def send_heads(plan: SpreadPlan, number: int, sidecars: Sidecars) -> bytes:
+def send_heads(plan: SpreadPlan, number: int, sidecars: Sidecars) -> dict[str, bytes]:
     """Sends the heads of all fingerprints of a range of units; returns the sizes."""
-    with plan.partitions(HEADS, plan.ranges) as partitions:
+    sizes: dict[str, bytes] = {}
+    with plan.sent(_HEADS, number, HEADS, sizes) as partitions:
         for rows in heads_of(sidecars):
             partitions.add(range_of(rows["head"], plan.ranges), rows)
-        return plan.exchange(_HEADS).write(number, (rows.tobytes() for rows in partitions.take()))
-
-
-def receive_heads(plan: SpreadPlan, sizes: list[bytes]) -> None:
-    """Lets workers read the heads."""
-    plan.exchange(_HEADS).finish(sizes)
+    return sizes
 
 
 def find_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Sends the heads that occur again to the ranges of units that have them."""
+    sizes: dict[str, bytes] = {}
     begins = plan.begins
     parts = max(1, -(-plan.records // (plan.ranges * bounds.MOST_PARTITION_ROWS)))
     with (
         plan.partitions(HEADS, parts) as partitions,
-        plan.partitions(HEADS, plan.ranges) as by_source,
+        plan.sent(_REPEATS, number, HEADS, sizes) as by_source,
     ):
-        for source, received in plan.exchange(_HEADS).rows(number, plan.ranges, HEADS):
+        for source, received in plan.received(_HEADS, number, HEADS):
             rows = received.copy()
             rows["record"] += begins[source]
             partitions.add(range_of(rows["head"] // np.uint64(plan.ranges), parts), rows)
         for rows in partitions.take():
             repeats = rows[repeated(rows["head"])]
-            sources = source_of(begins, repeats["record"])
+            sources = plan.sources(repeats["record"])
             repeats["record"] -= begins[sources]
             by_source.add(sources, repeats)
-        slices = (rows.tobytes() for rows in by_source.take())
-        return {"sizes": plan.exchange(_REPEATS).write(number, slices)}
-
-
-def after_repeats(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
-    """Lets the workers that have the records read what is repeated."""
-    plan.exchange(_REPEATS).finish([result["sizes"] for result in results])
+    return {"sizes": sizes}
 
 
 def describe_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Sends what decides about repeated records of a range of units."""
-    received = [rows for _, rows in plan.exchange(_REPEATS).rows(number, plan.ranges, HEADS)]
+    received = [rows for _, rows in plan.received(_REPEATS, number, HEADS)]
     rows = np.sort(np.concatenate([np.empty(0, HEADS), *received]), order="record")
     sidecars = UnitRange(plan, number).sidecars
-    schema = repeats_schema(_COLUMNS).append(_RANGE)
-    with closing(plan.sorter(schema, (_RANGE.name, *BY_HEAD))) as by_range:
+    schema = repeats_schema(_columns(plan)).append(RANGE)
+    with closing(plan.sorter(schema, (RANGE.name, *BY_HEAD))) as by_range:
         for start in range(0, len(rows), bounds.PLANNED_ROWS):
             part = rows[start : start + bounds.PLANNED_ROWS]
             by_range.append(_described(plan, number, sidecars, part))
-        pieces = table_pieces(by_range.in_order(), _RANGE.name)
-        return {"sizes": plan.exchange(_MEMBERS).write_pieces(number, pieces, plan.ranges)}
+        return {"sizes": send_tables(plan, _MEMBERS, number, by_range.in_order())}
 
 
 def _described(
     plan: SpreadPlan, number: int, sidecars: Sidecars, rows: StructuredArray
 ) -> pa.Table:
-    table = described(sidecars, rows, _COLUMNS)
+    table = described(sidecars, rows, _columns(plan))
     confirm = plan.context.record_type.confirm
     if confirm is not None:
         digests = confirmed(sidecars, confirm, rows["record"])
@@ -122,30 +113,58 @@ def _described(
         table = table.set_column(table.column_names.index("fingerprint"), "fingerprint", column)
     records = pa.array(rows["record"] + plan.begins[number])
     table = table.set_column(table.column_names.index("record"), "record", records)
-    return table.append_column(_RANGE, pa.array(range_of(rows["head"], plan.ranges)))
+    return table.append_column(RANGE, pa.array(range_of(rows["head"], plan.ranges)))
 
 
-def after_descriptions(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
-    """Lets the workers of ranges of the fingerprint read what decides."""
-    plan.exchange(_MEMBERS).finish([result["sizes"] for result in results])
+def _columns(plan: SpreadPlan) -> dict[str, pa.DataType]:
+    """What decides about repeated records; members with near duplicates are described later."""
+    near = plan.context.options.dedup == "near"
+    return {"fingerprint": FINGERPRINT, **({} if near else MEMBER_COLUMNS)}
+
+
+def send_tables(
+    plan: SpreadPlan, exchange: str, number: int, tables: Iterable[pa.Table]
+) -> dict[str, bytes]:
+    """Sends rows, which are in the order of RANGE, without it; returns the sizes."""
+    pieces = table_pieces(tables, RANGE.name)
+    return {exchange: plan.exchange(exchange).write_pieces(number, pieces, plan.ranges)}
+
+
+def received_tables(plan: SpreadPlan, exchange: str, number: int) -> Iterator[pa.Table]:
+    """The rows for a range."""
+    yield from plan.exchange(exchange).tables(number, plan.ranges)
+
+
+@contextmanager
+def repeats_by_head(plan: SpreadPlan, number: int) -> Iterator[Iterator[pa.Table]]:
+    """The repeated records of a range of fingerprints, those with one head together.
+
+    What must be confirmed has a digest of the content in place of the fingerprint.
+    """
+    with closing(plan.sorter(repeats_schema(_columns(plan)), BY_HEAD)) as rows:
+        for table in received_tables(plan, _MEMBERS, number):
+            rows.append(table)
+        yield whole_runs(rows.in_order())
 
 
 def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Writes the clusters of a range of fingerprints, and sends what is decided about records."""
-    options, number_of_clusters = plan.context.options, 0
+    with repeats_by_head(plan, number) as repeats:
+        parts = exact_clusters(repeats, plan.context.options, None)
+        return write_range(plan, number, parts)
 
-    def counted(parts: Iterable[Clusters]) -> Iterator[Clusters]:
+
+def write_range(plan: SpreadPlan, number: int, parts: Iterable[Clusters]) -> dict[str, Any]:
+    """Writes some whole clusters, and sends what is decided about their records."""
+    number_of_clusters = 0
+
+    def counted() -> Iterator[Clusters]:
         nonlocal number_of_clusters
         for part in parts:
             number_of_clusters += part.number
             yield part
 
-    with closing(plan.sorter(repeats_schema(_COLUMNS), BY_HEAD)) as rows:
-        for table in plan.exchange(_MEMBERS).tables(number, plan.ranges):
-            rows.append(table)
-        # What must be confirmed has a digest of the content in place of the fingerprint.
-        parts = exact_clusters(whole_runs(rows.in_order()), options, None)
-        clusters = sort_clusters(counted(parts), plan.workspace, _file(plan, number))
+    clusters = sort_clusters(counted(), plan.workspace, _file(plan, number))
     with plan.workspace.local_copy(_file(plan, number)) as path:
         return {
             "dropped": clusters.num_dropped,
@@ -158,26 +177,25 @@ def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
         }
 
 
-def _send_outcomes(plan: SpreadPlan, number: int, clusters: Path) -> bytes:
+def _send_outcomes(plan: SpreadPlan, number: int, clusters: Path) -> dict[str, bytes]:
     """Sends which records are left out, and which are kept in place of others."""
+    sizes: dict[str, bytes] = {}
     begins = plan.begins
-    with plan.partitions(_OUTCOME, plan.ranges) as by_source:
+    with plan.sent(_OUTCOMES, number, _OUTCOME, sizes) as by_source:
         for table in read_batches(clusters, ["record_id", "kept_id", "dropped", "record"]):
             decided = table.filter(pc.or_(is_kept(table), table["dropped"]))
             records = int64(decided["record"])
-            sources = source_of(begins, records)
+            sources = plan.sources(records)
             rows = np.empty(len(decided), _OUTCOME)
             rows["record"] = records - begins[sources]
             rows["dropped"] = decided["dropped"].to_numpy()
             by_source.add(sources, rows)
-        slices = (part.tobytes() for part in by_source.take())
-        return plan.exchange(_OUTCOMES).write(number, slices)
+    return sizes
 
 
 def after_clusters(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Adds up the clusters of all ranges, and decides how they are listed."""
     decisions = plan.decisions
-    plan.exchange(_OUTCOMES).finish([result["sizes"] for result in results])
     for name in ("dropped", "conflicts", "lost_to_conflict", "clusters"):
         setattr(decisions, name, sum(result[name] for result in results))
     decisions.cluster_files = {
@@ -207,15 +225,16 @@ def outcomes(plan: SpreadPlan, number: int) -> tuple[IntArray, IntArray]:
 
     Both are [n] int64, ascending.
     """
-    received = plan.exchange(_OUTCOMES).rows(number, plan.ranges, _OUTCOME)
+    received = plan.received(_OUTCOMES, number, _OUTCOME)
     rows = np.concatenate([np.zeros(0, _OUTCOME), *(own for _, own in received)])
     rows.sort(order="record")
     return rows["record"][rows["dropped"]], rows["record"][~rows["dropped"]]
 
 
-def source_of(begins: IntArray, records: IntArray) -> IntArray:
-    """[n] int64, the range of units that has each record."""
-    return np.searchsorted(begins, records, side="right") - 1
+def records_for(plan: SpreadPlan, exchange: str, number: int) -> IntArray:
+    """[n] int64, the records that an exchange of RECORD has for a range of units."""
+    received = (rows["record"] for _, rows in plan.received(exchange, number, RECORD))
+    return np.concatenate([np.zeros(0, np.int64), *received])
 
 
 def _file(plan: SpreadPlan, number: int) -> Place:

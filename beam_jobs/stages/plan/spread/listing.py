@@ -16,13 +16,14 @@ from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.list_duplicates import (
     KEPT_RECORD,
     KEPT_SPLIT,
+    KEPT_SPLITS,
+    LISTED,
     kept_splits,
     list_rows,
-    listed_rows,
     send_rows,
 )
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
-from beam_jobs.stages.plan.spread.duplicates import clusters_of, source_of
+from beam_jobs.stages.plan.spread.duplicates import clusters_of
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.sidecars import Sidecars, rows_among
@@ -33,7 +34,7 @@ def list_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Sends the rows of the clusters of a range of fingerprints to the parts of the duplicates."""
     parts = plan.decisions.duplicates_parts
     if not parts:
-        return {"sizes": b""}
+        return {}
     with clusters_of(plan, number) as clusters:
         previews_of = partial(_previews, plan)
         rows = list_rows(
@@ -42,13 +43,7 @@ def list_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
         tables = (
             table.append_column(KEPT_RECORD, pa.array(kept, mask=kept < 0)) for table, kept in rows
         )
-        return {"sizes": send_rows(plan.workspace, number, tables, parts)}
-
-
-def after_listing(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
-    """Lets workers read the rows of the parts."""
-    if plan.decisions.duplicates_parts:
-        listed_rows(plan.workspace).finish([result["sizes"] for result in results])
+        return {"sizes": {LISTED: send_rows(plan.workspace, number, tables, parts)}}
 
 
 def save_kept_records(plan: SpreadPlan, number: int, kept: IntArray) -> None:
@@ -56,11 +51,13 @@ def save_kept_records(plan: SpreadPlan, number: int, kept: IntArray) -> None:
     plan.save(_kept_records(number), kept)
 
 
-def send_splits(plan: SpreadPlan, number: int, columns: Sidecars, assignment: Assignment) -> bytes:
+def send_splits(
+    plan: SpreadPlan, number: int, columns: Sidecars, assignment: Assignment
+) -> dict[str, bytes]:
     """Sends the splits of the kept records of a range of units; returns the sizes."""
     parts = plan.decisions.duplicates_parts
     if not parts:
-        return b""
+        return {}
     kept, before = plan.load(_kept_records(number), np.int64), plan.begins[number]
     with plan.partitions(KEPT_SPLIT, parts) as partitions:
         for begin, table in columns.without_progress():
@@ -69,20 +66,13 @@ def send_splits(plan: SpreadPlan, number: int, columns: Sidecars, assignment: As
             splits["record"] = kept[inside] + before
             splits["split"] = assignment.of(begin, table)[rows]
             partitions.add(parts_of_hashes(uint64(table["id_hash"])[rows], parts), splits)
-        slices = (rows.tobytes() for rows in partitions.take())
-        return kept_splits(plan.workspace).write(number, slices)
-
-
-def receive_splits(plan: SpreadPlan, sizes: list[bytes]) -> None:
-    """Lets the workers of the parts read the splits."""
-    if plan.decisions.duplicates_parts:
-        kept_splits(plan.workspace).finish(sizes)
+        return {KEPT_SPLITS: kept_splits(plan.workspace).write_rows(number, partitions)}
 
 
 def _previews(plan: SpreadPlan, records: IntArray) -> list[bytes | None]:
     """Previews of some records of any ranges of units."""
     begins, preview = plan.begins, plan.context.record_type.preview
-    sources = source_of(begins, records)
+    sources = plan.sources(records)
     previews: list[bytes | None] = [None] * len(records)
     for source in np.unique(sources).tolist():
         rows = np.flatnonzero(sources == source)

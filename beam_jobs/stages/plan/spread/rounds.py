@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_jobs.job_context import JobContext
-from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.stages.plan.merge_levels import Merging
 from beam_jobs.stages.plan.plan import check_complete
 from beam_jobs.stages.plan.splits import named_splits
-from beam_jobs.stages.plan.spread import duplicates, listing, shards, splits
+from beam_jobs.stages.plan.spread import components, duplicates, listing, near, shards, splits
 from beam_jobs.stages.plan.spread.decisions import (
     Decisions,
     SpreadPlan,
@@ -59,25 +59,21 @@ class Round(NamedTuple):
 
     Attributes:
         name: As a step of the pipeline.
-        work: What is done with a range; returns what is needed to decide.
-        decide: Decides from the results of all ranges, in their order.
+        work: What is done with a range; returns what is needed to decide, and "sizes" of what it
+            has sent, by exchange.
+        decide: Decides from the results of all ranges, in their order; what they sent can be read
+            then.
     """
 
     name: str
     work: Callable[[SpreadPlan, int], dict[str, Any]]
-    decide: Callable[[SpreadPlan, list[dict[str, Any]]], None]
+    decide: Callable[[SpreadPlan, list[dict[str, Any]]], None] = lambda plan, results: None
 
 
-def _rounds(options: PreprocessOptions) -> list[Round]:
+def _rounds(context: JobContext) -> list[Round]:
     """The rounds of a job, each over all ranges of units or of hashes."""
-    rounds = [Round("ReadUnits", read_units, after_units)]  # units
-    if options.dedup != "off":
-        rounds += [
-            Round("FindRepeats", duplicates.find_repeats, duplicates.after_repeats),  # fingerprints
-            Round("DescribeRepeats", duplicates.describe_repeats, duplicates.after_descriptions),
-            Round("JoinClusters", duplicates.join_clusters, duplicates.after_clusters),
-            Round("ListDuplicates", listing.list_duplicates, listing.after_listing),
-        ]
+    options = context.options
+    rounds = [Round("ReadUnits", read_units, after_units), *_duplicates(context)]  # units
     rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
     if options.stratify and not splits_are_given(options.split):
         rounds += [
@@ -95,22 +91,63 @@ def _rounds(options: PreprocessOptions) -> list[Round]:
     ]
 
 
-def round_names(options: PreprocessOptions) -> list[str]:
+def _duplicates(context: JobContext) -> list[Round]:
+    """The rounds that find duplicates."""
+    search = context.record_type.near_search if context.options.dedup == "near" else None
+    if context.options.dedup == "off":
+        return []
+    exact = [
+        Round("FindRepeats", duplicates.find_repeats),  # fingerprints
+        Round("DescribeRepeats", duplicates.describe_repeats),  # units
+    ]
+    listed = Round("ListDuplicates", listing.list_duplicates)
+    if search is None:
+        join = Round("JoinClusters", duplicates.join_clusters, duplicates.after_clusters)
+        return [*exact, join, listed]
+    exchanges = near.pair_exchanges(search)
+    turns = range(components.TURNS)
+    return [
+        *exact,
+        Round("PairRepeats", near.pair_repeats),  # fingerprints
+        *(Round(one.name, near.search_round(one), near.after_search) for one in search.rounds),
+        Round("LinkPairs", partial(components.link_pairs, exchanges), components.after_edges(0)),
+        *(one for turn in turns for one in _contraction(turn)),  # records
+        *(Round(f"NameRoots{one}", partial(components.name_roots, one)) for one in turns[::-1]),
+        Round("SendRoots", components.send_roots),
+        Round("DescribeClusters", partial(near.describe_clusters, search)),  # units
+        Round("JoinClusters", near.join_clusters, duplicates.after_clusters),  # records
+        listed,
+    ]
+
+
+def _contraction(turn: int) -> tuple[Round, Round]:
+    """The rounds of one turn of `components`."""
+    return (
+        Round(f"HookNodes{turn}", partial(components.hook_nodes, turn), components.after_hooks),
+        Round(
+            f"Contract{turn}",
+            partial(components.contract, turn),
+            components.after_edges(turn + 1),
+        ),
+    )
+
+
+def round_names(context: JobContext) -> list[str]:
     """The names of the rounds of a job, in order."""
-    return [one.name for one in _rounds(options)]
+    return [one.name for one in _rounds(context)]
 
 
 def is_spread(context: JobContext, merging: Merging) -> bool:
     """Whether a job is planned in rounds, once its corpus is staged.
 
-    Not with near duplicates, duplicates that are kept together, groups whose splits must be
-    compared, generations, records that are kept out, or changes that a record type plans.
+    Not with duplicates that are kept together, groups whose splits must be compared, generations,
+    records that are kept out, or changes that a record type plans.
     """
     options = context.options
     grouped = options.group_by is not None
     return (
         merging.ranges > 1
-        and options.dedup != "near"
+        and (options.dedup != "near" or context.record_type.near_search is not None)
         and options.duplicates != "keep"
         and not (grouped and (options.stratify or splits_are_given(options.split)))
         and not options.base
@@ -140,7 +177,7 @@ def do_round(task: RangeTask, context: JobContext, merging: Merging) -> RangeRes
         InputError: A staged unit was damaged or removed.
     """
     plan = SpreadPlan(context, merging, load_decisions(context.workspace, task.round))
-    work = _rounds(context.options)[task.round].work
+    work = _rounds(context)[task.round].work
     return RangeResult(*task, work(plan, task.number))
 
 
@@ -160,8 +197,11 @@ def decide_round(
             "ranges. Run the same command again, or without the Beam options that cause this."
         )
     plan = SpreadPlan(context, merging, load_decisions(context.workspace, number))
-    rounds = _rounds(context.options)
-    rounds[number].decide(plan, [result.values for result in ranged])
+    rounds = _rounds(context)
+    values = [result.values for result in ranged]
+    for exchange in values[0].get("sizes", ()):
+        plan.exchange(exchange).finish([value["sizes"][exchange] for value in values])
+    rounds[number].decide(plan, values)
     return _tasks(plan, number + 1) if number + 1 < len(rounds) else []
 
 
@@ -175,7 +215,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     sidecars = units.sidecars
     sidecars.fetch()
-    sizes = b""
+    sizes: dict[str, bytes] = {}
     if plan.context.options.dedup != "off":
         sizes = duplicates.send_heads(plan, number, sidecars)
     row_bytes = sum(table.nbytes for _, table in sidecars.without_progress())
@@ -204,7 +244,5 @@ def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     decisions.named = list({name for result in results for name in result["named"]})
     staged = all_names(result["staged"] for result in results)
     decisions.staged = {feature: list(names) for feature, names in staged.items()}
-    if plan.context.options.dedup != "off":
-        duplicates.receive_heads(plan, [result["sizes"] for result in results])
-    passes = len(_rounds(plan.context.options)) - 1
+    passes = len(_rounds(plan.context)) - 1
     report(plan.workspace.progress, "plan", total=plan.records * passes)

@@ -53,7 +53,8 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     records_of = np.zeros((len(decisions.names), plan.ranges), np.int64)
     bytes_of = np.zeros(len(decisions.names), np.int64)
-    with units.columns() as columns, plan.partitions(_KEY, plan.ranges) as partitions:
+    sizes: dict[str, bytes] = {}
+    with units.columns() as columns, plan.sent(_KEYS, number, _KEY, sizes) as partitions:
         assignment = final_splits(plan, units, columns)
         units.save_splits(_PLANNED, assignment)
         for begin, table in columns:
@@ -65,27 +66,22 @@ def order_keys(plan: SpreadPlan, number: int) -> dict[str, Any]:
             partitions.add(ranged, rows)
             np.add.at(records_of, (rows["split"], ranged), 1)
             np.add.at(bytes_of, rows["split"], int64(table["length"])[row])
-        slices = (rows.tobytes() for rows in partitions.take())
-        sizes = plan.exchange(_KEYS).write(number, slices)
         counted = count_kept(assignment, columns, plan.context.record_type)
         if plan.context.record_type.sample_bytes:
             plan.save(f"sample-{number:05d}", sample_bytes(assignment, columns))
-        split_sizes = listing.send_splits(plan, number, columns, assignment)
+        sizes |= listing.send_splits(plan, number, columns, assignment)
     return {
         "records_of": records_of,
         "bytes_of": bytes_of,
         "kept": assignment.counts(),
         "counted": counted,
         "sizes": sizes,
-        "split_sizes": split_sizes,
     }
 
 
 def after_keys(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Decides how many shards every split has."""
     decisions = plan.decisions
-    plan.exchange(_KEYS).finish([result["sizes"] for result in results])
-    listing.receive_splits(plan, [result["split_sizes"] for result in results])
     for name in ("records_of", "bytes_of", "kept"):
         total = np.sum([result[name] for result in results], axis=0)
         setattr(decisions, name, total.tolist())
@@ -113,7 +109,7 @@ def cut_shards(plan: SpreadPlan, number: int) -> dict[str, Any]:
     done = [sum(records[:number]) for records in decisions.records_of]
     with plan.partitions(_KEY, parts) as partitions:
         part_width = width // np.uint64(parts) + np.uint64(1)
-        for _, rows in plan.exchange(_KEYS).rows(number, plan.ranges, _KEY):
+        for _, rows in plan.received(_KEYS, number, _KEY):
             inside = rows["key"] - np.uint64(number) * width
             partitions.add((inside // part_width).astype(np.int64), rows)
         for rows in partitions.take():

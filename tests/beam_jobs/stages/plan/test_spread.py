@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from beam_jobs import bounds
 from beam_jobs.options import ImageOptions, TextOptions
@@ -14,8 +17,8 @@ from beam_jobs.run import preprocess
 from beam_jobs.stages.plan.spread import rounds
 from shard_format import InputError, load_manifest, naming, verify
 from tests.beam_jobs.stages.merge.builds import FORCED, Build
+from tests.beam_jobs.test_bounds import built, documents, images
 from tests.beam_jobs.test_same_bytes import OPTIONS, TEXT_VARIANTS, VARIANTS, write_questions
-from tests.fixtures.proofs import proofs
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +48,9 @@ def spread(monkeypatch):
     return start
 
 
-# What one worker plans, and what the small bounds take too long for.
-AT_ONCE = {"near", "near-kept", "conflicts-dropped", "text-near", "text-parts"}
+# Variants with tests of their own below.
+AT_ONCE = {"near-kept", "text-parts"}
+NEAR = {"near", "conflicts-dropped", "text-near"}
 
 
 def spread_first(variants):
@@ -55,7 +59,7 @@ def spread_first(variants):
     return [
         pytest.param(name, marks=() if name in always else pytest.mark.proof)
         for name in variants
-        if name not in AT_ONCE
+        if name not in AT_ONCE | NEAR
     ]
 
 
@@ -64,6 +68,17 @@ def lowered(monkeypatch):
     """Every task has several parts of everything."""
     for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS"):
         monkeypatch.setattr(bounds, name, 7)
+
+
+@pytest.fixture
+def lowered_near(monkeypatch):
+    """The same of what near duplicates take; a file for each 7 rows would take minutes."""
+    for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS", "SORTED_IMAGES"):
+        monkeypatch.setattr(bounds, name, 60)
+    for name in ("RECEIVED_SHINGLES", "VERIFIED_SHINGLES", "EXCHANGED_BYTES", "TABLE_ENTRIES"):
+        monkeypatch.setattr(bounds, name, 1000)
+    for name in ("RECEIVED_CANDIDATES", "FETCHED_PAIRS", "COMPARED_ENTRIES", "LEFT_EDGES"):
+        monkeypatch.setattr(bounds, name, 5)
 
 
 @pytest.mark.usefixtures("lowered")
@@ -86,11 +101,57 @@ def test_documents(name, spread, questions, golden, tmp_path):
     assert len(done) % 40 == 0 and len(done) // 40 >= 8
 
 
-@pytest.mark.parametrize("name", ["text-near", *proofs(*sorted(AT_ONCE & TEXT_VARIANTS.keys()))])
+@pytest.mark.parametrize("name", ["text-parts"])
 def test_what_one_worker_plans(name, spread, questions, golden, tmp_path):
     done = spread(3)
     assert _texts(name, questions, tmp_path / "set") == golden[name]
     assert not done
+
+
+@pytest.mark.usefixtures("lowered_near")
+@pytest.mark.parametrize(
+    ("name", "ranges"),
+    [
+        ("near", 40),
+        ("text-near", 3),
+        pytest.param("near", 3, marks=pytest.mark.proof),
+        pytest.param("conflicts-dropped", 3, marks=pytest.mark.proof),
+        pytest.param("text-near", 40, marks=pytest.mark.proof),
+    ],
+)
+def test_golden_sets_with_near_duplicates(
+    name, ranges, spread, samples, questions, golden, tmp_path
+):
+    done = spread(ranges)
+    if name in TEXT_VARIANTS:
+        assert _texts(name, questions, tmp_path / "set") == golden[name]
+    else:
+        options = OPTIONS | VARIANTS[name] | {"unit_size": "64KiB", "no_report": True}
+        report = preprocess(ImageOptions((str(samples),), str(tmp_path / "set"), **options))
+        assert report.manifest.root_hash == golden[name]
+    assert len(done) % ranges == 0 and len(done) // ranges > 20
+
+
+@pytest.mark.usefixtures("lowered_near")
+@pytest.mark.parametrize(
+    ("make", "ranges"),
+    [
+        (documents, 3),
+        (images, 2),
+        pytest.param(documents, 40, marks=pytest.mark.proof),
+        pytest.param(images, 40, marks=pytest.mark.proof),
+    ],
+)
+def test_near_duplicates_by_any_number_of_ranges(make, ranges, spread, tmp_path):
+    """Equal, flat, exactly equal and similar ones; every file is the same."""
+    options = make(tmp_path)
+    if make is documents:
+        options = dataclasses.replace(options, dedup_parts="off")
+    expected = built(options)
+    shutil.rmtree(options.out)
+    done = spread(ranges)
+    assert built(options) == expected
+    assert len(done) % ranges == 0 and len(done) // ranges > 20
 
 
 def _texts(name, source, out):
@@ -116,6 +177,12 @@ def corpus_of(kind):
     originals = [path for path in sorted((corpus / "class1").iterdir()) if path.is_file()]
     for number, original in enumerate(originals[:3]):
         (corpus / "class0" / kind.file(f"copy{number}")).write_bytes(original.read_bytes())
+    for original in originals[2:4]:  # nearly equal ones of each
+        changed = corpus / "class2" / kind.file(f"near-{original.stem}")
+        if kind.name == "image":
+            Image.open(original).save(changed, quality=70)
+        else:
+            changed.write_text(original.read_text() + "\nAnd a word more.")
     return corpus
 
 
@@ -124,20 +191,24 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("kind", "every"),
+    ("kind", "every", "dedup"),
     [
-        ("image", 13),
-        pytest.param("image", 1, marks=pytest.mark.proof),
-        pytest.param("text", 1, marks=pytest.mark.proof),
+        ("image", 13, "exact"),
+        ("image", 61, "near"),
+        pytest.param("image", 1, "near", marks=pytest.mark.proof),
+        pytest.param("text", 1, "near", marks=pytest.mark.proof),
     ],
     indirect=["kind"],
 )
-def test_a_crash_before_any_rename_of_planning(kind, every, build, tmp_path):
+def test_a_crash_before_any_rename_of_planning(kind, every, dedup, build, tmp_path):
     """The build begins again as another range count may have it, and ends with the same set."""
     corpus = corpus_of(kind)
-    expected = build(corpus, "whole", **JOB).manifest.root_hash
+    job = JOB | {"dedup": dedup}
+    expected = build(corpus, "whole", **job).manifest.root_hash
+    kinds = pq.read_table(tmp_path / "whole" / "duplicates.parquet")["kind"].to_pylist()
+    assert set(kinds) == {"exact", dedup}
     out, real, crashes = tmp_path / "set", os.replace, 0
-    options = kind.options(corpus, out, **JOB)
+    options = kind.options(corpus, out, **job)
     while True:
         calls = 0
 
@@ -165,14 +236,24 @@ def test_a_crash_before_any_rename_of_planning(kind, every, build, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("image", marks=pytest.mark.proof), "text"], indirect=True
+    ("kind", "every", "dedup"),
+    [
+        ("text", 1, "exact"),
+        ("image", 9, "near"),
+        pytest.param("image", 1, "near", marks=pytest.mark.proof),
+        pytest.param("text", 1, "near", marks=pytest.mark.proof),
+    ],
+    indirect=["kind"],
 )
-def test_damage_between_any_two_steps_of_planning(kind, build, tmp_path):
+def test_damage_between_any_two_steps_of_planning(kind, every, dedup, build, tmp_path):
     """A byte of every file of the plan changes: an error that says so, or the same set."""
     corpus = corpus_of(kind)
-    expected = build(corpus, "whole", **JOB).manifest.root_hash
+    job = JOB | {"dedup": dedup}
+    expected = build(corpus, "whole", **job).manifest.root_hash
+    kinds = pq.read_table(tmp_path / "whole" / "duplicates.parquet")["kind"].to_pylist()
+    assert set(kinds) == {"exact", dedup}
     out = tmp_path / "set"
-    options = kind.options(corpus, out, **JOB)
+    options = kind.options(corpus, out, **job)
     merging = FORCED._replace(ranges=2)
     steps, errors = 0, 0
 
@@ -203,6 +284,6 @@ def test_damage_between_any_two_steps_of_planning(kind, build, tmp_path):
             one.commit(one.shard(plan, one.merge(plan)))
             assert load_manifest(out).root_hash == expected
             break
-        steps += 1
-    assert errors == steps > 18
+        steps += every
+    assert errors * every == steps > 18
     assert verify(out)[1] == []
