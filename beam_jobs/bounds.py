@@ -43,8 +43,8 @@ EXCHANGED_BYTES = 4 << 20  # 4 MiB
 # Records of clusters with near duplicates that are looked up (some 400 bytes each).
 CLUSTERED_RECORDS = 1 << 17
 
-# Edges of components of near duplicates that one worker connects (some 100 bytes each).
-LEFT_EDGES = 1 << 24
+# Edges of components of near duplicates that one worker connects (130 bytes each for a moment).
+LEFT_EDGES = 1 << 23
 
 # Near duplicates of documents: those whose signatures are looked up (a KiB each), shingles that a
 # thread verifies (some 100 MiB of temporary arrays), candidates that are known to be none (128
@@ -60,14 +60,12 @@ RECEIVED_CANDIDATES = 1 << 20
 # Near duplicates of images: entries of a table of buckets (28 bytes each, and up to 8 of the
 # buckets; 14 entries an image), rows whose 70 probes are looked up (some 2 MiB a temporary array),
 # entries that are compared (some 50 MiB), pairs whose thumbnails are fetched (75 MiB, for a moment
-# four times; each time may open every unit), thumbnails that are hashed, images that are sorted
-# with their thumbnails (1.3 KiB each).
+# four times; each time may open every unit), thumbnails that are hashed.
 TABLE_ENTRIES = 1 << 25
 PROBED_ROWS = 1 << 12
 COMPARED_ENTRIES = 1 << 20
 FETCHED_PAIRS = 1 << 15
 HASHED_THUMBNAILS = 1 << 14
-SORTED_IMAGES = 1 << 16
 
 # Merging and sharding: payload, and rows of the sidecars. Examples that are built together.
 BLOCK_BYTES = 512 << 20  # 512 MiB

@@ -170,7 +170,7 @@ def _sidecar(template: pa.Table, number: int, draw: np.random.Generator) -> pa.T
         ),
     }
     if "perceptual_hash" in template.column_names:
-        columns |= _looks(rows, draw)
+        columns |= looks(rows, draw)
     for name, values in columns.items():
         field = template.schema.field(name)
         column = values if isinstance(values, pa.Array) else pa.array(values, field.type)
@@ -178,7 +178,7 @@ def _sidecar(template: pa.Table, number: int, draw: np.random.Generator) -> pa.T
     return template
 
 
-def _looks(rows: int, draw: np.random.Generator) -> dict[str, Any]:
+def looks(rows: int, draw: np.random.Generator) -> dict[str, Any]:
     """Random hashes, whose views differ from the whole in some bits, and random thumbnails."""
     own = draw.integers(0, 1 << 64, (rows, 1), np.uint64)
     flips = np.uint64(1) << draw.integers(0, CODE_BITS, (_VIEW_FLIPS, rows, VIEWS), np.uint64)

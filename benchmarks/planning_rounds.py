@@ -1,9 +1,12 @@
-"""Planning in rounds: `python -m benchmarks.planning_rounds [--millions 2,20,200]`.
+"""Planning in rounds: `python -m benchmarks.planning_rounds [--millions 2,20,200] [--dedup near]`.
 
 The sidecars are made up, with the columns that planning reads: 1,000 rows a unit, one record in a
 hundred with the fingerprint of another one. Tasks are done by worker processes, and what is decided
 between two rounds by another process, as on a cluster. Memory is that of the largest of them; the
 time of a row is that of all tasks together. docs/make_scale.py takes the results.
+
+With `--dedup near` rows have the hashes and thumbnails of `benchmarks.planning`, and the results
+are printed only.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.units import Unit, unit_files
 from beam_jobs.workspace import write_table
 from benchmarks.measure import parser, write
+from benchmarks.planning import looks
 
 _UNIT_ROWS = 1000
 _CLASSES = 1000
@@ -52,16 +56,20 @@ def main() -> None:
     """Plans each size, writes the results."""
     options = parser("planning_rounds", __doc__, turns=False)
     options.add_argument("--millions", default="2,20,200", help="rows of each corpus")
+    options.add_argument("--dedup", default="exact", choices=("exact", "near"))
     options.add_argument("--range-rows", type=int, default=2_000_000, help="rows of a range")
     arguments = options.parse_args()
     plans = []
     for size in arguments.millions.split(","):
         rows = int(1e6 * float(size))
         ranges = max(2, rows // arguments.range_rows)
-        plans.append(_measured(_Job(arguments.work / "planning-rounds", ranges), rows))
+        job = _Job(arguments.work / "planning-rounds", ranges, arguments.dedup)
+        plans.append(_measured(job, rows))
         print({name: value for name, value in plans[-1].items() if name != "rounds"}, flush=True)
         for one in plans[-1]["rounds"]:
             print("   ", one, flush=True)
+    if arguments.dedup == "near":
+        return
     small, large = plans[0], plans[-1]
     more_mib = large["decide_peak_mib"] - small["decide_peak_mib"]
     unit_mib = more_mib / (large["units"] - small["units"])
@@ -85,14 +93,22 @@ class _Job(NamedTuple):
     Attributes:
         work: Folder of the corpus and the set.
         ranges: Number of ranges.
+        dedup: Which duplicates are found.
     """
 
     work: Path
     ranges: int
+    dedup: str
 
     def open(self) -> tuple[JobContext, Merging]:
         """Returns its context, and how it merges."""
-        options = ImageOptions(("none",), str(self.work / "set"), split="train=0.9,test=0.1")
+        options = ImageOptions(
+            ("none",),
+            str(self.work / "set"),
+            split="train=0.9,test=0.1",
+            dedup=self.dedup,
+            workers=1,
+        )
         return open_job(options), Merging(OBJECT_STORE, LIMITS, MAX_LEVELS, self.ranges)
 
 
@@ -102,20 +118,23 @@ class _Measured(NamedTuple):
     Attributes:
         value: What it returned.
         seconds: How long it took.
+        cpu_seconds: Seconds of processors in that time.
         peak_mib: The most memory of the process so far.
     """
 
     value: Any
     seconds: float
+    cpu_seconds: float
     peak_mib: int
 
 
 def _timed(work: Any, job: _Job, argument: Any) -> _Measured:
-    begun = time.perf_counter()
+    begun, busy = time.perf_counter(), time.process_time()
     value = work(argument, *job.open())
-    seconds = time.perf_counter() - begun
+    seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - busy
     release_memory()
-    return _Measured(value, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return _Measured(value, seconds, cpu_seconds, peak)
 
 
 def _begin(_: None, context: JobContext, merging: Merging) -> list[RangeTask]:
@@ -152,6 +171,8 @@ def _measured(job: _Job, rows: int) -> dict[str, Any]:
                 {
                     "name": name,
                     "task_seconds": round(sum(each.seconds for each in done), 1),
+                    "cpu_seconds": round(sum(each.cpu_seconds for each in done), 1),
+                    "peak_mib": max(each.peak_mib for each in done),
                     "longest": round(max(each.seconds for each in done), 2),
                     "decide_seconds": round(decided.seconds, 2),
                 }
@@ -165,6 +186,7 @@ def _measured(job: _Job, rows: int) -> dict[str, Any]:
         "ranges": job.ranges,
         "seconds": round(seconds, 1),
         "task_seconds": round(sum(each["task_seconds"] for each in rounds), 1),
+        "cpu_seconds": round(sum(each["cpu_seconds"] for each in rounds), 1),
         "decide_seconds": round(decide_seconds, 1),
         "task_peak_mib": task_peak,
         "decide_peak_mib": decided.peak_mib,
@@ -199,6 +221,7 @@ def _make_unit(job: _Job, number: int) -> Unit:
             "group": pa.nulls(_UNIT_ROWS, pa.uint64()),
             "split": pa.nulls(_UNIT_ROWS, pa.string()),
             "not_enlarged": np.zeros(_UNIT_ROWS, bool),
+            **(looks(_UNIT_ROWS, draw) if job.dedup == "near" else {}),
         }
     )
     workspace = job.open()[0].workspace

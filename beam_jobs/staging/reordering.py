@@ -264,24 +264,25 @@ class Partitions:
 
     def take(self) -> Iterator[StructuredArray]:
         """The rows of every partition, in the order in which they were added."""
-        for pieces in self.take_by(None):
-            yield next(pieces)
-
-    def take_by(self, most: int | None) -> Iterator[Iterator[StructuredArray]]:
-        """As `take`, of each partition at most so many rows at a time; None for all at once."""
         if self._number == 1:
-            yield _pieces(self._joined()[1], most)
+            yield self._joined()[1]
             return
         self._flush()
         for number in range(self._number):
             path = self._path(number)
-            yield self._read(path, most)
+            yield np.fromfile(path, self.dtype) if path.exists() else np.empty(0, self.dtype)
             path.unlink(missing_ok=True)
 
-    def _read(self, path: Path, most: int | None) -> Iterator[StructuredArray]:
-        if most is None:
-            yield np.fromfile(path, self.dtype) if path.exists() else np.empty(0, self.dtype)
-        elif path.exists():
+    def take_by(self, most: int) -> Iterator[Iterator[StructuredArray]]:
+        """As `take`, of each partition at most so many rows at a time."""
+        self._flush()
+        for number in range(self._number):
+            path = self._path(number)
+            yield self._pieces(path, most)
+            path.unlink(missing_ok=True)
+
+    def _pieces(self, path: Path, most: int) -> Iterator[StructuredArray]:
+        if path.exists():
             with path.open("rb") as file:
                 while len(rows := np.fromfile(file, self.dtype, most)):
                     yield rows
@@ -310,14 +311,6 @@ class Partitions:
     def close(self) -> None:
         """Removes the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _pieces(rows: StructuredArray, most: int | None) -> Iterator[StructuredArray]:
-    if most is None:
-        yield rows
-        return
-    for start in range(0, len(rows), most):
-        yield rows[start : start + most]
 
 
 class StoredRows:

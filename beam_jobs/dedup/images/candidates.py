@@ -324,7 +324,7 @@ class _BucketTable:
             read: Reads the block.
         """
         parts = read()
-        probes = probes_of(parts).reshape(-1)
+        probes = probes_of(parts)
         inside, bucket = self._inside(probes)
         buckets = bucket.astype(np.int64)
         starts = self._starts[buckets].astype(np.int64)
@@ -338,7 +338,7 @@ class _BucketTable:
         near = [np.zeros(0, CANDIDATE)]
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
             places, probe = ranges(starts[first:last], sizes[first:last])
-            part = inside[first + probe] // len(PROBES)
+            part = inside[first + probe] % len(parts)
             near.append(self._weighed(parts, part, places))
         return best_views(np.concatenate(near))
 
@@ -382,27 +382,28 @@ def _run_edges(packed: UInt64Array, buckets: int) -> npt.NDArray[np.uint32]:
     return edges
 
 
-def _probes() -> npt.NDArray[np.bool_]:
-    """[probes, WEAK_BITS]: which of the weak bits each probe flips."""
-    chosen = [
-        [rank in subset for rank in range(1, WEAK_BITS + 1)]
+def _probes() -> list[tuple[int, int]]:
+    """(a probe before it, the weak bit that it flips besides) of every probe but the first."""
+    subsets = [
+        subset
         for size in range(WEAK_BITS + 1)
-        for subset in itertools.combinations(range(1, WEAK_BITS + 1), size)
-        if sum(subset) <= _RANK_SUM
+        for subset in itertools.combinations(range(WEAK_BITS), size)
+        if sum(subset) + size <= _RANK_SUM
     ]
-    return np.array(chosen)
+    return [(subsets.index(subset[:-1]), subset[-1]) for subset in subsets[1:]]
 
 
-PROBES = _probes()
+_PROBES = _probes()
 
 
 def probes_of(parts: StructuredArray) -> UInt64Array:
-    """[n, probes] the codes that each of [n] PART is looked up by."""
-    flags = bit_flags(parts["weak"])
-    probes = np.repeat(parts["code"][:, np.newaxis], len(PROBES), axis=1)
-    for rank in range(WEAK_BITS):
-        probes[:, PROBES[:, rank]] ^= flags[:, rank, np.newaxis]
-    return probes
+    """[probes * n] the codes that [n] PART are looked up by: first one of each, then the next."""
+    flags = np.ascontiguousarray(bit_flags(parts["weak"].T))
+    probes = np.empty((1 + len(_PROBES), len(parts)), np.uint64)
+    probes[0] = parts["code"]
+    for number, (before, rank) in enumerate(_PROBES, start=1):
+        np.bitwise_xor(probes[before], flags[rank], out=probes[number])
+    return probes.reshape(-1)
 
 
 def _weigh(differences: UInt64Array, planes: UInt64Array) -> IntArray:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs import bounds
-from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
+from beam_jobs.columns import BoolArray, IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs
 from beam_jobs.dedup.images.candidates import CANDIDATE, find_candidates
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, HASHED, THUMBNAIL_BYTES, is_flat
@@ -62,7 +62,7 @@ def near_duplicates(sidecars: Sidecars, threshold: float, workers: int | None) -
     linked = []
     with closing(sidecars.row_file(HASHED)) as images:
         for rows in _by_content(sidecars):
-            leaders, pairs = lead_repeats(rows, verifier)
+            leaders, pairs = lead_repeats(rows, is_flat(rows["hash"]), verifier)
             images.append(leaders)
             linked += pairs
         linked += _verified(images, sidecars, verifier)
@@ -252,7 +252,7 @@ class FetchedThumbnails(ThumbnailComparison):
 
 
 def lead_repeats(
-    images: StructuredArray, thumbnails: FetchedThumbnails
+    images: StructuredArray, flat: BoolArray, thumbnails: FetchedThumbnails
 ) -> tuple[StructuredArray, list[NearPairs]]:
     """The leaders and unpaired images in an order of content, and the pairs of all others.
 
@@ -260,10 +260,11 @@ def lead_repeats(
     are equal, and are not among the returned rows.
 
     Args:
-        images: Rows of HASHED, or with more fields, in the order of content, then of records.
+        images: [n] rows in the order of "content", then of "record"; equal hashes have one content.
+        flat: [n] which are flat.
         thumbnails: Fetches and compares theirs.
     """
-    contents, records, flat = images["content"], images["record"], is_flat(images["hash"])
+    contents, records = images["content"], images["record"]
     starts = run_starts(contents)
     alone = starts & np.append(starts[1:], True)
     repeated = np.flatnonzero(~alone)

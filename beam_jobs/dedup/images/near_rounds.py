@@ -17,9 +17,9 @@ on rows, such as which entries of a crowded bucket are compared, is the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,17 @@ from beam_jobs.dedup.images.candidates import (
     stored_blocks,
     unpack,
 )
-from beam_jobs.dedup.images.hash_format import BANDS, HASH_BYTES, HASHED, THUMBNAIL_BYTES
+from beam_jobs.dedup.images.hash_format import (
+    BANDS,
+    HASH_BYTES,
+    HASHED,
+    THUMBNAIL_BYTES,
+    is_flat,
+)
 from beam_jobs.dedup.images.near_duplicates import (
     FetchedThumbnails,
     ThumbnailComparison,
+    content_numbers,
     hashed_rows,
     lead_repeats,
 )
@@ -59,7 +66,12 @@ from beam_jobs.dedup.near_rounds import (
     pairs_of,
 )
 from beam_jobs.staging.range_files import RangeFiles
-from beam_jobs.staging.reordering import Partitions, RowFile, StructuredArray
+from beam_jobs.staging.reordering import (
+    Partitions,
+    RowFile,
+    StructuredArray,
+    rows_of_partition,
+)
 from foundation.machine import usable_cores
 
 # Exchanges, and files that ranges of contents keep.
@@ -70,6 +82,10 @@ _IMAGES = "images"  # number of images of each range, without those that have a 
 
 _THUMBNAIL = ("thumbnail", np.uint8, (THUMBNAIL_BYTES,))
 _IMAGE = np.dtype([*HASHED.descr, _THUMBNAIL])
+# An image, by the place where it waits.
+_PLACED = np.dtype(
+    [("content", np.uint64), ("record", np.int64), ("place", np.int64), ("flat", np.bool_)]
+)
 _LEADER = np.dtype([("record", np.int64), _THUMBNAIL])
 _BANDED_ENTRY = np.dtype([*ENTRY.descr, ("band", np.uint8)])
 _BANDED_PART = np.dtype([*PART.descr, ("band", np.uint8)])
@@ -104,6 +120,9 @@ def _send_hashes(task: NearTask) -> NearResult:
             for start in range(0, len(included), bounds.HASHED_THUMBNAILS):
                 rows = included[start : start + bounds.HASHED_THUMBNAILS]
                 hashed = hashed_rows(first + begin + rows, hashes[rows])
+                # All of them have the same hash, and are compared by their thumbnails alone.
+                flat = is_flat(hashed["hash"])
+                hashed["content"][flat] = content_numbers(thumbnails[rows[flat]])
                 images = _with(hashed, _IMAGE, thumbnail=thumbnails[rows])
                 by_content.add(_place(hashed["content"], files.ranges)[0], images)
     return NearResult(sizes, {})
@@ -137,17 +156,37 @@ class _Rows:
         return np.searchsorted(self.begins, rows, side="right") - 1
 
 
-class _PartThumbnails:
-    """The thumbnails of a part of the images; `images` are its rows of _IMAGE."""
+class _ReceivedImages:
+    """The images of a range of contents, in a file.
 
-    images: StructuredArray = np.empty(0, _IMAGE)
+    Args:
+        file: Where they wait.
+
+    Attributes:
+        part: Rows of _PLACED, of which thumbnails can be fetched.
+    """
+
+    def __init__(self, file: RowFile) -> None:
+        self.part = np.empty(0, _PLACED)
+        self._file = file
+
+    def add(self, images: StructuredArray) -> StructuredArray:
+        """Adds rows of _IMAGE; their rows of _PLACED."""
+        place = self._file.count + np.arange(len(images))
+        self._file.append(images)
+        return _with(images, _PLACED, place=place, flat=is_flat(images["hash"]))
 
     def fetch(self, records: IntArray) -> Thumbnails:
-        """[k, THUMBNAIL_BYTES] of [k] records."""
-        order = np.argsort(self.images["record"])
-        at = np.searchsorted(self.images["record"], records, sorter=order)
-        thumbnails: Thumbnails = self.images["thumbnail"][order[at]]
+        """[k, THUMBNAIL_BYTES] of [k] records of the part."""
+        order = np.argsort(self.part["record"])
+        at = order[np.searchsorted(self.part["record"], records, sorter=order)]
+        thumbnails: Thumbnails = self._file.take(self.part["place"][at])["thumbnail"]
         return thumbnails
+
+    def take(self, rows: StructuredArray) -> Iterator[StructuredArray]:
+        """The rows of _IMAGE of [k] _PLACED, some at a time."""
+        for start in range(0, len(rows), bounds.HASHED_THUMBNAILS):
+            yield self._file.take(rows["place"][start : start + bounds.HASHED_THUMBNAILS])
 
 
 class _ImageSearch:
@@ -167,25 +206,27 @@ class _ImageSearch:
         files, number = task.files, task.number
         sizes: dict[str, bytes] = {}
         checksums: dict[str, str] = {}
-        shown = _PartThumbnails()
-        comparison = FetchedThumbnails(shown.fetch, self._threshold, self._workers)
         received = files.exchange(_HASHES).count(number, files.ranges, _IMAGE)
-        parts = max(1, -(-received // bounds.SORTED_IMAGES))
+        parts = max(1, -(-received // rows_of_partition(received)))
         count = 0
         with (
-            files.partitions(_IMAGE, parts) as by_content,
+            closing(files.row_file(_IMAGE)) as file,
+            files.partitions(_PLACED, parts) as by_content,
             files.sent(_EQUAL_PAIRS, number, PAIR, sizes) as pairs,
             files.writing_rows(_HASHES, number, checksums) as hashes,
             files.writing_rows(_THUMBNAILS, number, checksums) as thumbnails,
         ):
+            images = _ReceivedImages(file)
+            comparison = FetchedThumbnails(images.fetch, self._threshold, self._workers)
             for _, rows in files.received(_HASHES, number, _IMAGE):
                 place = _place(rows["content"], files.ranges)[1]
-                by_content.add(place * parts >> 32, rows)
+                by_content.add(place * parts >> 32, images.add(rows))
             for rows in by_content.take():
-                shown.images = rows[np.argsort(rows["content"], kind="stable")]
-                leaders, linked = lead_repeats(shown.images, comparison)
-                hashes.write(_with(leaders, HASHED).tobytes())
-                thumbnails.write(_with(leaders, _LEADER).tobytes())
+                images.part = rows = rows[np.argsort(rows["content"], kind="stable")]
+                leaders, linked = lead_repeats(rows, rows["flat"], comparison)
+                for some in images.take(leaders):
+                    hashes.write(_with(some, HASHED).tobytes())
+                    thumbnails.write(_with(some, _LEADER).tobytes())
                 count += len(leaders)
                 for near in linked:
                     _send_pairs(files, pairs, near)
@@ -258,10 +299,11 @@ def _send_views(task: NearTask) -> NearResult:
                 owner = buckets.owner(entries["code"], files.ranges)
                 views.add(owner, _with(entries, _BANDED_ENTRY, band=band))
                 parts = parts_of(hashes, rows.first + block.start, band)
-                probed = np.sort(buckets.owner(probes_of(parts), files.ranges), axis=1)
-                first = np.diff(probed, axis=1, prepend=-1) != 0
-                which = np.nonzero(first)[0]
-                looked_up.add(probed[first], _with(parts[which], _BANDED_PART, band=band))
+                probed = buckets.owner(probes_of(parts), files.ranges).reshape(-1, len(parts))
+                asked = np.zeros((files.ranges, len(parts)), bool)
+                asked[probed, np.arange(len(parts))] = True
+                ranged, which = np.nonzero(asked)
+                looked_up.add(ranged, _with(parts, _BANDED_PART, band=band)[which])
     return NearResult(sizes, {})
 
 

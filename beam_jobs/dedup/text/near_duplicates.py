@@ -95,12 +95,17 @@ def compared_in_pieces(
         compare: Compares some of the pairs.
         threads: How many work at a time.
     """
-    if not len(pairs):
-        return np.zeros(0)
-    edges = np.flatnonzero(np.diff(np.cumsum(sizes) // bounds.VERIFIED_SHINGLES)) + 1
-    pieces = itertools.pairwise([0, *edges.tolist(), len(pairs)])
     with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(lambda at: compare(pairs[slice(*at)]), pieces)))
+        compared = pool.map(lambda piece: compare(pairs[piece]), pieces_of(sizes))
+        return np.concatenate([np.zeros(0), *compared])
+
+
+def pieces_of(sizes: IntArray) -> list[slice]:
+    """Neighbours that have about VERIFIED_SHINGLES together, or one that has more."""
+    if not len(sizes):
+        return []
+    edges = np.flatnonzero(np.diff(np.cumsum(sizes) // bounds.VERIFIED_SHINGLES)) + 1
+    return [slice(*piece) for piece in itertools.pairwise([0, *edges.tolist(), len(sizes)])]
 
 
 def _range_of(band: IntArray, keys: npt.NDArray[np.uint64], ranges: int) -> IntArray:

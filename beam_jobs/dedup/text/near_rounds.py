@@ -3,8 +3,8 @@
 1. Keys of all bands go to their ranges (41 bytes for each of a document, of which there are 21 at
    the default threshold).
 2. A range of keys makes candidates of the documents that share one, and sends them to the range of
-   units that has the first document of each,
-3. which sends its shingles to the range of the second one (4.4 bytes a shingle, once for a document
+   units that has the first of both, which is paired with several of them,
+3. which sends its shingles to the range of the other one (4.5 bytes a shingle, once for a document
    and range),
 4. where the similarity is computed.
 
@@ -15,8 +15,6 @@ of a pair is the first band in which it is a candidate.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -30,7 +28,6 @@ from beam_jobs.dedup.near_rounds import (
     NearRound,
     NearSearch,
     NearTask,
-    distinct_pairs,
     pairs_of,
 )
 from beam_jobs.dedup.text.candidates import (
@@ -43,6 +40,7 @@ from beam_jobs.dedup.text.candidates import (
 from beam_jobs.dedup.text.near_duplicates import (
     can_be_similar,
     compared_in_pieces,
+    pieces_of,
     shingle_counts,
     shingles_of,
     signatures_of,
@@ -56,8 +54,17 @@ _KEYS, _CANDIDATES, _COMPARED, _SHINGLES = "band-keys", "candidates", "compared"
 _VERIFIED_PAIRS = "verified-pairs"  # these are all exchanges
 
 _BANDED = np.dtype([*BUCKET_ROWS.descr, ("band", np.uint8)])
-# A candidate, and how many shingles its documents have.
-_SIZED = np.dtype([*PAIR.descr, ("first_size", np.int64), ("second_size", np.int64)])
+# A candidate: the document that is paired with several of its bucket comes first, and sends its
+# shingles to the others. The numbers of shingles of both, and the band.
+_CANDIDATE = np.dtype(
+    [
+        ("sender", np.int64),
+        ("receiver", np.int64),
+        ("sender_size", np.int64),
+        ("receiver_size", np.int64),
+        ("turn", np.int16),
+    ]
+)
 # Some shingles of a document; the last row of one may have fewer.
 _ROW_SHINGLES = 30
 _SHINGLE_ROW = np.dtype(
@@ -107,7 +114,7 @@ def _find_candidates(cut: Bands, threshold: float, task: NearTask) -> NearResult
     parts = max(1, -(-received // (cut.bands * bounds.MOST_PARTITION_ROWS)))
     with (
         files.partitions(_BANDED, cut.bands * parts) as by_band,
-        files.sent(_CANDIDATES, number, _SIZED, sizes) as sent,
+        files.sent(_CANDIDATES, number, _CANDIDATE, sizes) as sent,
     ):
         for _, rows in files.received(_KEYS, number, _BANDED):
             part = (rows["key"] & np.uint64(0xFFFFFFFF)).astype(np.int64) * parts >> 32
@@ -116,59 +123,48 @@ def _find_candidates(cut: Bands, threshold: float, task: NearTask) -> NearResult
             rows = rows[repeated(rows["key"])]
             ends = bucket_pairs(rows)
             ends = ends[can_be_similar(rows["size"][ends], threshold)]
-            one, other = rows["record"][ends].T
-            band = rows["band"][ends[:, 0]].astype(np.int64)
-            pairs = _with_sizes(pairs_of(one, other, 0, band), one, rows["size"][ends])
-            sent.add(files.sources(pairs["first"]), pairs)
+            pairs = np.empty(len(ends), _CANDIDATE)
+            pairs["sender"], pairs["receiver"] = rows["record"][ends].T
+            pairs["sender_size"], pairs["receiver_size"] = rows["size"][ends].T
+            pairs["turn"] = rows["band"][ends[:, 0]]
+            sent.add(files.sources(pairs["sender"]), pairs)
     return NearResult(sizes, {})
-
-
-def _with_sizes(pairs: StructuredArray, one: IntArray, counts: IntArray) -> StructuredArray:
-    """[n] _SIZED of [n] PAIR, and [n, 2] numbers of shingles, first of the records `one`."""
-    sized = np.empty(len(pairs), _SIZED)
-    for name in PAIR.names or ():
-        sized[name] = pairs[name]
-    turned = one != pairs["first"]
-    sized["first_size"] = np.where(turned, counts[:, 1], counts[:, 0])
-    sized["second_size"] = np.where(turned, counts[:, 0], counts[:, 1])
-    return sized
 
 
 def _send_shingles(task: NearTask) -> NearResult:
-    """Sends the candidates of a range of units, and the shingles of their first documents."""
+    """Sends the candidates of a range of units, and the shingles of the first one of each."""
     files, number = task.files, task.number
     sizes: dict[str, bytes] = {}
     begin, end = files.begins[number : number + 2].tolist()
-    received = files.exchange(_CANDIDATES).count(number, files.ranges, _SIZED)
+    received = files.exchange(_CANDIDATES).count(number, files.ranges, _CANDIDATE)
     parts = max(1, -(-received // bounds.RECEIVED_CANDIDATES))
     sidecars = task.open_units()
     with (
-        files.partitions(_SIZED, parts) as by_first,
-        files.sent(_COMPARED, number, _SIZED, sizes) as compared,
+        files.partitions(_CANDIDATE, parts) as by_sender,
+        files.sent(_COMPARED, number, _CANDIDATE, sizes) as compared,
         files.sent(_SHINGLES, number, _SHINGLE_ROW, sizes) as sent,
     ):
-        for _, pairs in files.received(_CANDIDATES, number, _SIZED):
-            by_first.add((pairs["first"] - begin) * parts // (end - begin), pairs)
-        for pairs in map(distinct_pairs, by_first.take()):
-            ranged = files.sources(pairs["second"])
+        for _, pairs in files.received(_CANDIDATES, number, _CANDIDATE):
+            by_sender.add((pairs["sender"] - begin) * parts // (end - begin), pairs)
+        for pairs in map(_in_first_band, by_sender.take()):
+            ranged = files.sources(pairs["receiver"])
             compared.add(ranged, pairs)
-            asked = np.unique(np.stack([pairs["first"], ranged], axis=1), axis=0)
-            records, first = np.unique(pairs["first"], return_index=True)
-            for some in _pieces(pairs["first_size"][first]):
+            asked = np.unique(pairs["sender"] * files.ranges + ranged)
+            to, asked = asked % files.ranges, asked // files.ranges
+            records, first = np.unique(pairs["sender"], return_index=True)
+            for some in pieces_of(pairs["sender_size"][first]):
                 rows, begins = _shingle_rows(sidecars, records[some], begin)
-                own = slice(*np.searchsorted(asked[:, 0], records[some][[0, -1]] + [0, 1]))
-                at = np.searchsorted(records[some], asked[own, 0])
+                own = slice(*np.searchsorted(asked, records[some][[0, -1]] + [0, 1]))
+                at = np.searchsorted(records[some], asked[own])
                 places, which = ranges(begins[at], np.diff(begins)[at])
-                sent.add(asked[own, 1][which], rows[places])
+                sent.add(to[own][which], rows[places])
     return NearResult(sizes, {})
 
 
-def _pieces(counts: IntArray) -> Iterator[slice]:
-    """Neighbours with a bounded number of shingles together, or one document."""
-    edges = np.flatnonzero(np.diff(np.cumsum(counts) // bounds.VERIFIED_SHINGLES)) + 1
-    for first, last in itertools.pairwise([0, *edges.tolist(), len(counts)]):
-        if last > first:
-            yield slice(first, last)
+def _in_first_band(pairs: StructuredArray) -> StructuredArray:
+    """Every candidate once, in the first band that has it."""
+    pairs = pairs[np.lexsort((pairs["turn"], pairs["receiver"], pairs["sender"]))]
+    return pairs[run_starts(pairs["sender"], pairs["receiver"])]
 
 
 def _shingle_rows(
@@ -197,24 +193,24 @@ def _verify_pairs(threshold: float, workers: int | None, task: NearTask) -> Near
     parts = max(1, -(-received * _ROW_SHINGLES // bounds.RECEIVED_SHINGLES))
     comparison = partial(_similarities, task.open_units(), int(files.begins[number]))
     with (
-        files.partitions(_SIZED, parts) as by_first,
+        files.partitions(_CANDIDATE, parts) as by_sender,
         files.partitions(_SHINGLE_ROW, parts) as sets,
         files.sent(_VERIFIED_PAIRS, number, PAIR, sizes) as sent,
     ):
-        for _, pairs in files.received(_COMPARED, number, _SIZED):
-            by_first.add(pairs["first"] % parts, pairs)
+        for _, pairs in files.received(_COMPARED, number, _CANDIDATE):
+            by_sender.add(pairs["sender"] % parts, pairs)
         for _, rows in files.received(_SHINGLES, number, _SHINGLE_ROW):
             sets.add(rows["record"] % parts, rows)
-        for pairs, rows in zip(by_first.take(), sets.take(), strict=True):
-            counts = pairs["first_size"] + pairs["second_size"]
+        for pairs, rows in zip(by_sender.take(), sets.take(), strict=True):
+            counts = pairs["sender_size"] + pairs["receiver_size"]
             compare = partial(comparison, *_sets_of(rows))
             similarity = compared_in_pieces(pairs, counts, compare, usable_threads(workers))
-            near = pairs[similarity >= threshold]
+            near = similarity >= threshold
             verified = pairs_of(
-                near["first"],
-                near["second"],
-                similarity[similarity >= threshold].astype(np.float32),
-                near["turn"],
+                pairs["sender"][near],
+                pairs["receiver"][near],
+                similarity[near].astype(np.float32),
+                pairs["turn"][near],
             )
             sent.add(files.sources(verified["first"]), verified)
     return NearResult(sizes, {})
@@ -232,12 +228,12 @@ def _sets_of(rows: StructuredArray) -> tuple[IntArray, Shingles]:
 def _similarities(
     sidecars: Sidecars, begin: int, records: IntArray, sets: Shingles, pairs: StructuredArray
 ) -> npt.NDArray[np.float64]:
-    """[k] similarity of [k] _SIZED, of which the shingles of the first documents are given."""
-    first, places = np.unique(pairs["first"], return_inverse=True)
-    second, second_places = np.unique(pairs["second"], return_inverse=True)
-    at = np.searchsorted(records, first)
+    """[k] similarity of [k] _CANDIDATE, of which the shingles of the first ones are given."""
+    senders, places = np.unique(pairs["sender"], return_inverse=True)
+    receivers, own_places = np.unique(pairs["receiver"], return_inverse=True)
+    at = np.searchsorted(records, senders)
     counts = np.diff(sets.begins)[at]
-    own, _ = ranges(sets.begins[:-1][at], counts)
-    one = Shingles(sets.hashes[own], bounds_of(counts))
-    other = shingles_of(sidecars, second - begin)
-    return jaccard_across(one, other, np.stack([places, second_places], axis=1))
+    given, _ = ranges(sets.begins[:-1][at], counts)
+    one = Shingles(sets.hashes[given], bounds_of(counts))
+    other = shingles_of(sidecars, receivers - begin)
+    return jaccard_across(one, other, np.stack([places, own_places], axis=1))

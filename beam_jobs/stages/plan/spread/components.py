@@ -101,16 +101,25 @@ def link_pairs(exchanges: Sequence[str], plan: SpreadPlan, number: int) -> dict[
         number: Number of the range.
     """
     result: dict[str, Any] = {}
-    parts = parts_of(plan, exchanges, number, PAIR)
-    with (
-        plan.partitions(PAIR, parts) as by_record,
-        _sending_edges(plan, number, 0, result) as add,
-    ):
-        add_pairs(plan, exchanges, number, by_record, parts)
-        for pairs in by_record.take():
+    with _sending_edges(plan, number, 0, result) as add:
+        for pairs in _some_at_a_time(plan, exchanges, number):
             trees = _trees(np.stack([nodes_of(pairs["first"]), nodes_of(pairs["second"])], axis=1))
             add(np.concatenate([trees, trees[:, ::-1]]))
     return result
+
+
+def _some_at_a_time(
+    plan: SpreadPlan, exchanges: Sequence[str], number: int
+) -> Iterator[StructuredArray]:
+    """The pairs that a range of units has received."""
+    held: list[StructuredArray] = []
+    for name in exchanges:
+        for _, pairs in plan.received(name, number, PAIR):
+            held.append(pairs)
+            if sum(map(len, held)) >= bounds.MOST_PARTITION_ROWS:
+                yield np.concatenate(held)
+                held.clear()
+    yield np.concatenate([np.empty(0, PAIR), *held])
 
 
 def hook_nodes(turn: int, plan: SpreadPlan, number: int) -> dict[str, Any]:
@@ -132,15 +141,16 @@ def hook_nodes(turn: int, plan: SpreadPlan, number: int) -> dict[str, Any]:
         plan.sent(_halves(turn), number, EDGE, sizes) as halves,
         _by_node(plan, number, _edges(turn), parts) as edges,
     ):
-        for rows in map(np.unique, edges):
+        for rows in map(_distinct, edges):
             first = np.flatnonzero(run_starts(rows["node"]))
             least = np.minimum(rows["node"][first], rows["other"][first])
             own = rows["node"][first] != least
             hooks.write(_rows(rows["node"][first][own], least[own]).tobytes())
             _send(plan, hooked, least[own], rows["node"][first][own])
             # To the other end, what this end of the edge becomes.
-            ends = np.repeat(least, np.diff([*first.tolist(), len(rows)]))
-            _send(plan, halves, rows["other"], ends)
+            half = _rows(rows["other"], np.repeat(least, np.diff([*first.tolist(), len(rows)])))
+            half = _distinct(half)
+            _send(plan, halves, half["node"], half["other"])
     return {"sizes": sizes, "sha256": checksums[_HOOKS]}
 
 
@@ -173,8 +183,9 @@ def contract(turn: int, plan: SpreadPlan, number: int) -> dict[str, Any]:
             rows = written.read(start, min(start + bounds.PLANNED_ROWS, written.count))
             hooked.add(_part(plan, rows["node"], parts), rows)
         for rows, hooks in zip(halves, hooked.take(), strict=True):
-            ends = np.stack([_replaced(rows["node"], hooks), rows["other"]], axis=1)
-            add(np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0))
+            rows = _distinct(_rows(_replaced(rows["node"], hooks), rows["other"]))
+            ends = np.stack([rows["node"], rows["other"]], axis=1)
+            add(ends[rows["node"] != rows["other"]])
     return result
 
 
@@ -313,6 +324,12 @@ def _rows(nodes: UInt64Array, others: UInt64Array) -> StructuredArray:
     return rows
 
 
+def _distinct(rows: StructuredArray) -> StructuredArray:
+    """Every row of EDGE once; sorted."""
+    rows = rows[np.lexsort((rows["other"], rows["node"]))]
+    return rows[run_starts(rows["node"], rows["other"])]
+
+
 def _trees(ends: UInt64Array) -> UInt64Array:
     """[k, 2] an edge from every node but the smallest of its component to that one."""
     nodes, roots = connected(ends)
@@ -324,7 +341,7 @@ def _replaced(nodes: UInt64Array, rows: StructuredArray) -> UInt64Array:
     """[n] the other nodes of those that have a row of EDGE, and the nodes that have none."""
     if not len(rows):
         return nodes
-    rows = np.sort(rows, order="node")
+    rows = rows[np.argsort(rows["node"])]
     at = np.minimum(np.searchsorted(rows["node"], nodes), len(rows) - 1)
     return np.where(rows["node"][at] == nodes, rows["other"][at], nodes)
 

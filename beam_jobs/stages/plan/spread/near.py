@@ -130,7 +130,7 @@ def describe_clusters(search: NearSearch, plan: SpreadPlan, number: int) -> dict
         for _, rows in plan.received(ROOTS, number, ROOT):
             roots.add(part_of(plan, number, rows["record"], parts), rows)
         for rooted, paired in zip(roots.take(), pairs.take(), strict=True):
-            rooted = np.sort(rooted, order="record")
+            rooted = rooted[np.argsort(rooted["record"])]
             rooted = rooted[run_starts(rooted["record"])]  # some have it from several centres
             for table in _rows(plan, number, sidecars, rooted, distinct_pairs(paired)):
                 by_range.append(table)

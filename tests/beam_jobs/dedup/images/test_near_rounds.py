@@ -47,7 +47,7 @@ def test_crowds_have_the_same_candidates(tmp_path, seed, ends):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "CROWD", 2)
         patch.setattr(candidates, "NEAREST", 2)
-        for name in ("TABLE_ENTRIES", "EXCHANGED_BYTES", "PROBED_ROWS", "SORTED_IMAGES"):
+        for name in ("TABLE_ENTRIES", "EXCHANGED_BYTES", "PROBED_ROWS", "LEAST_PARTITION_ROWS"):
             patch.setattr(bounds, name, 100)
         near = compare(crowded(300, seed), [*sorted(ends), 300], tmp_path)
     assert len(near.pairs) > 100

@@ -73,7 +73,7 @@ def lowered(monkeypatch):
 @pytest.fixture
 def lowered_near(monkeypatch):
     """The same of what near duplicates take; a file for each 7 rows would take minutes."""
-    for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS", "SORTED_IMAGES"):
+    for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS", "LEAST_PARTITION_ROWS"):
         monkeypatch.setattr(bounds, name, 60)
     for name in ("RECEIVED_SHINGLES", "VERIFIED_SHINGLES", "EXCHANGED_BYTES", "TABLE_ENTRIES"):
         monkeypatch.setattr(bounds, name, 1000)
