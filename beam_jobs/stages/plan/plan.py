@@ -45,7 +45,9 @@ from beam_jobs.stages.plan.splits import (
     by_corpus,
     by_fraction,
     check_clusters,
+    group_conflicts,
     named_splits,
+    refuse_conflicts,
     stratified,
 )
 from beam_jobs.stages.plan.state import PlanState
@@ -379,7 +381,8 @@ def _assign(
     class_names: list[str],
 ) -> None:
     if splits_are_given(options.split):
-        by_corpus(assignment, sidecars, named_splits(sidecars))
+        groups = by_corpus(assignment, sidecars, named_splits(sidecars))
+        refuse_conflicts(group_conflicts(*groups), assignment.names)
         if options.duplicates == "keep":
             check_clusters(assignment, clusters)
         assignment.names = assignment.names or ["train"]  # no record was usable

@@ -8,6 +8,7 @@ later move no other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from beam_jobs.dedup.clusters import Clusters, components
 from beam_jobs.stages.labels import label_numbers
 from beam_jobs.stages.plan.quantiles import Quantiles, class_bits
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import InputError, split_positions
 from shard_format.keys import UInt64Array
@@ -88,7 +90,9 @@ def given_names(named: set[str | None]) -> list[str]:
     return [name for name in _GIVEN_ORDER if name in named]
 
 
-def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]) -> None:
+def by_corpus(
+    assignment: Assignment, sidecars: Sidecars, named: set[str | None]
+) -> tuple[UInt64Array, IntArray]:
     """Assigns each record the split that its folder or column names.
 
     Args:
@@ -96,13 +100,12 @@ def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]
         sidecars: Staged units.
         named: The `named_splits` of all units.
 
-    Raises:
-        InputError: Records of one group are in different splits.
+    Returns:
+        ([n] group, [n] split) of the records of groups that are in a split, for `group_conflicts`.
     """
     assignment.names = given_names(named)
     names = pa.array(assignment.names, pa.string())
-    groups: list[UInt64Array] = []
-    given: list[IntArray] = []
+    groups, given = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for begin, table in sidecars:
         split_of = assignment.of(begin, table)
         chosen = np.asarray(pc.index_in(table["split"], value_set=names).to_numpy(), np.int8)
@@ -110,22 +113,48 @@ def by_corpus(assignment: Assignment, sidecars: Sidecars, named: set[str | None]
         grouped = pc.is_valid(table["group"]).to_numpy() & (split_of != LEFT_OUT)
         groups.append(uint64(table["group"].filter(pa.array(grouped))))
         given.append(split_of[grouped].astype(np.int64))
-    _check_groups(groups, given, assignment.names)
+    return np.concatenate(groups), np.concatenate(given)
 
 
-def _check_groups(groups: list[UInt64Array], given: list[IntArray], names: Sequence[str]) -> None:
-    if not groups:
-        return
-    group, split = np.concatenate(groups), np.concatenate(given)
-    order = np.lexsort((split, group))
-    group, split = group[order], split[order]
-    conflicts = np.flatnonzero((group[1:] == group[:-1]) & (split[1:] != split[:-1]))
-    if len(conflicts):
-        one, other = (names[split[conflicts[0] + after]] for after in (0, 1))
+class GroupConflicts(NamedTuple):
+    """Groups whose records are in different splits.
+
+    Attributes:
+        number: How many there are.
+        first: The lowest one, and two splits that it is in.
+    """
+
+    number: int
+    first: tuple[int, int, int]
+
+
+def group_conflicts(groups: UInt64Array, splits: IntArray) -> GroupConflicts | None:
+    """The groups of [n] records that are in different splits; None if there is none."""
+    order = np.lexsort((splits, groups))
+    groups, splits = groups[order], splits[order]
+    conflicts = np.flatnonzero((groups[1:] == groups[:-1]) & (splits[1:] != splits[:-1]))
+    if not len(conflicts):
+        return None
+    one, other = splits[conflicts[0] : conflicts[0] + 2].tolist()
+    number = len(np.unique(groups[conflicts]))
+    return GroupConflicts(number, (int(groups[conflicts[0]]), one, other))
+
+
+def refuse_conflicts(conflicts: GroupConflicts | None, names: Sequence[str]) -> None:
+    """Refuses groups whose records are in different splits.
+
+    Args:
+        conflicts: These groups, if any.
+        names: Names of the splits.
+
+    Raises:
+        InputError: There are some.
+    """
+    if conflicts is not None:
+        one, other = (names[split] for split in conflicts.first[1:])
         raise InputError(
-            f"{len(np.unique(group[conflicts]))} groups of --group-by are in two splits, the first "
-            f"of them in {one} and {other}. Correct the split column or folders, or leave "
-            "--group-by out."
+            f"{conflicts.number} groups of --group-by are in two splits, the first of them in "
+            f"{one} and {other}. Correct the split column or folders, or leave --group-by out."
         )
 
 
@@ -168,6 +197,7 @@ def stratified(
     """
     assignment.names = list(fractions)
     strata = Strata(assignment, sidecars, identity, class_names)
+    strata.joined = strata.counted = majorities(np.concatenate(list(strata.labels_of_joined())))
     positions = positions_by_class(sidecars.records, class_names)
     strata.count(positions)
     choose_thresholds(positions, fractions)
@@ -187,6 +217,10 @@ def choose_thresholds(positions: Quantiles, fractions: dict[str, float]) -> None
     positions.choose([_places(thresholds, total) for total in positions.counts.tolist()])
 
 
+# How many of the records with a key have a label; and one label for all of them.
+JOINED = np.dtype([("key", np.uint64), ("label", np.int64), ("count", np.int64)])
+
+
 class Strata:
     """The positions of records, by class.
 
@@ -199,9 +233,9 @@ class Strata:
         class_names: Names of the classes of the label.
 
     Attributes:
-        keys: [n] uint64, ascending; larger ones have larger positions.
-        labels: [n] int64, the most frequent class of each, the lowest on a tie; 0 is none.
-        sizes: [n] int64, number of records of each.
+        joined: JOINED by key, ascending: the `majorities` of all records that may have to stay
+            together with others; larger keys have larger positions.
+        counted: Those of them that `count` and `collect` take.
     """
 
     def __init__(
@@ -211,30 +245,31 @@ class Strata:
         identity: Identity,
         class_names: list[str],
     ) -> None:
+        self.joined = self.counted = np.zeros(0, JOINED)
         self._assignment = assignment
         self._sidecars = sidecars
         self._identity = identity
         self._class_names = class_names
-        keys, labels = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-        for _, table, own in self._rows():
-            joined = identity.is_joined(table)
-            keys.append(own[joined])
-            labels.append(self._labels(table)[joined])
-        self.keys, self.labels, self.sizes = _majorities(
-            np.concatenate(keys), np.concatenate(labels)
-        )
+
+    def labels_of_joined(self) -> Iterator[StructuredArray]:
+        """JOINED of the records that may have to stay together with others, part by part."""
+        yield np.zeros(0, JOINED)
+        for _, table, keys, joined in self._rows():
+            yield joined_rows(keys[joined], self._labels(table)[joined])
 
     def count(self, positions: Quantiles) -> None:
         """Counts all positions."""
         for _, keys, labels, alone in self._records():
             positions.count(keys[alone], labels[alone])
-        positions.count(self.keys, self.labels, self.sizes)
+        counted = self.counted
+        positions.count(counted["key"], counted["label"], counted["count"])
 
     def collect(self, positions: Quantiles) -> None:
         """Collects those near the places that are chosen."""
         for _, keys, labels, alone in self._records():
             positions.collect(keys[alone], labels[alone])
-        positions.collect(self.keys, self.labels, self.sizes)
+        counted = self.counted
+        positions.collect(counted["key"], counted["label"], counted["count"])
 
     def assign(self, begins: UInt64Array) -> None:
         """Assigns the splits, which begin at [classes, splits - 1] positions in each class."""
@@ -245,36 +280,54 @@ class Strata:
         self,
     ) -> Iterator[tuple[npt.NDArray[np.int8], UInt64Array, IntArray, BoolArray]]:
         """Splits of all rows of a part; keys, labels, alone of its records that are in a split."""
-        for split_of, table, keys in self._rows():
+        for split_of, table, keys, joined in self._rows():
             labels = self._labels(table)
-            alone = np.ones(len(keys), bool)
-            if len(self.keys):
-                at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-                alone = self.keys[at] != keys
-                labels = np.where(alone, labels, self.labels[at])
-            yield split_of, keys, labels, alone
+            at = np.searchsorted(self.joined["key"], keys[joined])
+            labels[joined] = self.joined["label"][at]
+            yield split_of, keys, labels, ~joined
 
-    def _rows(self) -> Iterator[tuple[npt.NDArray[np.int8], pa.Table, UInt64Array]]:
+    def _rows(
+        self,
+    ) -> Iterator[tuple[npt.NDArray[np.int8], pa.Table, UInt64Array, BoolArray]]:
+        """Splits of all rows of a part; its records in a split, their keys, which are joined."""
         for begin, table in self._sidecars:
             split_of = self._assignment.of(begin, table)
             inside = pa.array(split_of != LEFT_OUT)
             table = table.select(["id_hash", "group", "label"]).filter(inside)
             positions = split_positions(self._identity(table))
-            yield split_of, table, (positions * 2.0**64).astype(np.uint64)
+            keys = (positions * 2.0**64).astype(np.uint64)
+            yield split_of, table, keys, self._identity.is_joined(table)
 
     def _labels(self, table: pa.Table) -> IntArray:
         return label_numbers(table["label"], self._class_names) + 1
 
 
-def _majorities(keys: UInt64Array, labels: IntArray) -> tuple[UInt64Array, IntArray, IntArray]:
-    """Every key once, its most frequent label, the lowest on a tie, and how often it occurs."""
-    values, component, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    by_label = np.lexsort((labels, component))
-    starts = np.flatnonzero(run_starts(component[by_label], labels[by_label]))
-    counts = np.diff([*starts, len(by_label)])
-    owner, label = component[by_label][starts], labels[by_label][starts]
-    best = np.lexsort((label, -counts, owner))
-    return values, label[best][run_starts(owner[best])], sizes
+def joined_rows(
+    keys: UInt64Array, labels: IntArray, counts: IntArray | None = None
+) -> StructuredArray:
+    """JOINED of [n] records, or of so many with each key and label; sorted, each of both once."""
+    order = np.lexsort((labels, keys))
+    starts = run_starts(keys[order], labels[order])
+    rows = np.zeros(int(starts.sum()), JOINED)
+    rows["key"], rows["label"] = keys[order][starts], labels[order][starts]
+    each = np.ones(len(order), np.int64) if counts is None else counts[order]
+    np.add.at(rows["count"], np.cumsum(starts) - 1, each)
+    return rows
+
+
+def majorities(rows: StructuredArray) -> StructuredArray:
+    """JOINED, each key once: its most frequent label, the lowest on a tie, and all its records.
+
+    Args:
+        rows: JOINED in any order, all that there are of each key.
+    """
+    rows = joined_rows(rows["key"], rows["label"], rows["count"])
+    best = rows[np.lexsort((rows["label"], -rows["count"], rows["key"]))]
+    starts = run_starts(best["key"])
+    chosen = best[starts]
+    chosen["count"] = 0
+    np.add.at(chosen["count"], np.cumsum(starts) - 1, best["count"])
+    return chosen
 
 
 def _places(thresholds: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.float64]:

@@ -14,7 +14,15 @@ from beam_jobs.progress import report
 from beam_jobs.stages.plan.merge_levels import Merging
 from beam_jobs.stages.plan.plan import check_complete
 from beam_jobs.stages.plan.splits import named_splits
-from beam_jobs.stages.plan.spread import components, duplicates, listing, near, shards, splits
+from beam_jobs.stages.plan.spread import (
+    components,
+    duplicates,
+    groups,
+    listing,
+    near,
+    shards,
+    splits,
+)
 from beam_jobs.stages.plan.spread.decisions import (
     Decisions,
     SpreadPlan,
@@ -75,12 +83,20 @@ def _rounds(context: JobContext) -> list[Round]:
     options = context.options
     rounds = [Round("ReadUnits", read_units, after_units), *_duplicates(context)]  # units
     rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
-    if options.stratify and not splits_are_given(options.split):
+    given, grouped = splits_are_given(options.split), options.has_groups
+    if options.stratify and not given:
+        if grouped:
+            rounds += [
+                Round("SendGroups", splits.send_groups),
+                Round("ChooseLabels", groups.choose_labels, groups.after_labels),  # groups
+            ]
         rounds += [
             Round("CountClasses", splits.count_classes, splits.after_counts),
             Round("CollectClasses", splits.collect_classes, splits.after_collection),
         ]
     rounds.append(Round("AssignSplits", splits.assign_splits, splits.after_splits))
+    if given and grouped:
+        rounds.append(Round("CompareSplits", groups.compare_splits, groups.after_comparison))
     if options.balance != "none":
         rounds.append(Round("BalanceClasses", splits.balance_classes, splits.after_balance))
     return [
@@ -140,16 +156,14 @@ def round_names(context: JobContext) -> list[str]:
 def is_spread(context: JobContext, merging: Merging) -> bool:
     """Whether a job is planned in rounds, once its corpus is staged.
 
-    Not with duplicates that are kept together, groups whose splits must be compared, generations,
-    records that are kept out, or changes that a record type plans.
+    Not with duplicates that are kept together, generations, records that are kept out, or changes
+    that a record type plans.
     """
     options = context.options
-    grouped = options.group_by is not None
     return (
         merging.ranges > 1
         and (options.dedup != "near" or context.record_type.near_search is not None)
         and options.duplicates != "keep"
-        and not (grouped and (options.stratify or splits_are_given(options.split)))
         and not options.base
         and not any(collected(context.workspace)[1])
         and not context.record_type.plans_at_once

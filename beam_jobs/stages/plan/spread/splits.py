@@ -6,6 +6,7 @@ counts, one collects what is near the wanted places.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,13 @@ from beam_jobs.stages.plan.splits import (
     given_names,
     positions_by_class,
 )
+from beam_jobs.stages.plan.spread import groups
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.duplicates import outcomes
 from beam_jobs.stages.plan.spread.listing import save_kept_records
 from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 
 # What the splits are called as a round leaves them.
@@ -64,12 +67,23 @@ def after_duplicates(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         decisions.names = list(parse_splits(options.split))
 
 
+def send_groups(plan: SpreadPlan, number: int) -> dict[str, Any]:
+    """Sends the labels of records that must stay together."""
+    units = UnitRange(plan, number)
+    with units.columns() as columns:
+        assignment = units.assignment(_KEPT)
+        strata = Strata(assignment, columns, Identity(columns, None), _labels(plan))
+        return groups.send_labels(plan, number, strata)
+
+
 def count_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Counts the positions of records by class."""
     positions = _positions(plan)
     units = UnitRange(plan, number)
     with units.columns() as columns:
-        _strata(plan, columns, units.assignment(_KEPT)).count(positions)
+        _strata(plan, number, columns, units.assignment(_KEPT)).count(positions)
+    for rows in _own_groups(plan, number):
+        positions.count(rows["key"], rows["label"], rows["count"])
     plan.save(f"positions-{number:05d}", positions.histogram)
     return {}
 
@@ -87,7 +101,9 @@ def collect_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
     positions = _wanting(plan, _positions(plan))
     units = UnitRange(plan, number)
     with units.columns() as columns:
-        _strata(plan, columns, units.assignment(_KEPT)).collect(positions)
+        _strata(plan, number, columns, units.assignment(_KEPT)).collect(positions)
+    for rows in _own_groups(plan, number):
+        positions.collect(rows["key"], rows["label"], rows["count"])
     return _collected(positions)
 
 
@@ -105,12 +121,15 @@ def assign_splits(plan: SpreadPlan, number: int) -> dict[str, Any]:
     options, decisions = plan.context.options, plan.decisions
     units = UnitRange(plan, number)
     assignment = units.assignment(_KEPT)
+    sizes: dict[str, bytes] = {}
     with units.columns() as columns:
         if splits_are_given(options.split):
-            by_corpus(assignment, columns, set(decisions.named))
+            grouped = by_corpus(assignment, columns, set(decisions.named))
+            if options.has_groups:
+                sizes = groups.send_splits(plan, number, *grouped)
         elif options.stratify:
             begins = np.array(decisions.begins, np.uint64)
-            _strata(plan, columns, assignment).assign(begins)
+            _strata(plan, number, columns, assignment).assign(begins)
         else:
             identity = Identity(columns, None)
             by_fraction(assignment, columns, identity, parse_splits(options.split))
@@ -121,7 +140,7 @@ def assign_splits(plan: SpreadPlan, number: int) -> dict[str, Any]:
             for own, labels in training_hashes(assignment, columns, _labels(plan)):
                 hashes.count(own, labels)
             plan.save(f"hashes-{number:05d}", hashes.histogram)
-    return {}
+    return {"sizes": sizes}
 
 
 def after_splits(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
@@ -184,8 +203,18 @@ def _hashes(plan: SpreadPlan) -> Quantiles:
     return hashes_by_class(plan.records, _labels(plan))
 
 
-def _strata(plan: SpreadPlan, columns: Sidecars, assignment: Assignment) -> Strata:
-    return Strata(assignment, columns, Identity(columns, None), _labels(plan))
+def _strata(plan: SpreadPlan, number: int, columns: Sidecars, assignment: Assignment) -> Strata:
+    """The positions of a range of units, of groups only their labels."""
+    strata = Strata(assignment, columns, Identity(columns, None), _labels(plan))
+    if plan.context.options.has_groups:
+        strata.joined = groups.chosen_labels(plan, number)
+    return strata
+
+
+def _own_groups(plan: SpreadPlan, number: int) -> Iterator[StructuredArray]:
+    """The groups whose positions a range counts, each of them in one."""
+    if plan.context.options.has_groups:
+        yield from groups.own_groups(plan, number)
 
 
 def _add_up(plan: SpreadPlan, name: str, quantiles: Quantiles) -> None:

@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from beam_jobs import bounds
+from beam_jobs.stages.plan.spread import rounds
 from beam_jobs.staging.assignment import Assignment, new_splits
 from beam_jobs.staging.reordering import Partitions, RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
+from tests.beam_jobs.stages.merge.builds import FORCED
 
 
 class InMemory(Sidecars):
@@ -83,3 +86,26 @@ def by_id():
         return dict(zip(ids, assigned.split_of.tolist(), strict=True))
 
     return read
+
+
+@pytest.fixture
+def spread(monkeypatch):
+    """Has every build in this process plan in rounds; the tasks that were done, by round."""
+    done, do = [], rounds.do_round
+
+    def start(ranges):
+        merging = FORCED._replace(ranges=ranges)
+        monkeypatch.setattr("beam_jobs.pipeline.merging_at", lambda *_: merging)
+        monkeypatch.setattr(
+            "beam_jobs.pipeline.do_round", lambda task, *job: done.append(task) or do(task, *job)
+        )
+        return done
+
+    return start
+
+
+@pytest.fixture
+def lowered(monkeypatch):
+    """Every task has several parts of everything."""
+    for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS"):
+        monkeypatch.setattr(bounds, name, 7)

@@ -175,8 +175,10 @@ def test_given_splits(sidecars, assignment, by_id):
 def test_a_group_in_two_given_splits_is_reported(sidecars, assignment):
     rows = _rows("aaaa", split=lambda n: ["train", "test"][n % 2], group=lambda n: f"g{n // 2}")
     of = sidecars(rows)
+    assigned = assignment(of)
+    conflicts = splits.group_conflicts(*splits.by_corpus(assigned, of, splits.named_splits(of)))
     with pytest.raises(InputError, match=r"2 groups of --group-by .*two splits.* train and test"):
-        splits.by_corpus(assignment(of), of, splits.named_splits(of))
+        splits.refuse_conflicts(conflicts, assigned.names)
 
 
 UNBALANCED = st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200)

@@ -14,7 +14,6 @@ from PIL import Image
 from beam_jobs import bounds
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
-from beam_jobs.stages.plan.spread import rounds
 from shard_format import InputError, load_manifest, naming, verify
 from tests.beam_jobs.stages.merge.builds import FORCED, Build
 from tests.beam_jobs.test_bounds import built, documents, images
@@ -32,22 +31,6 @@ def questions(repository, tmp_path_factory):
     return write_questions(repository / "samples" / "banking", folder)
 
 
-@pytest.fixture
-def spread(monkeypatch):
-    """Has every build in this process plan in rounds; the tasks that were done, by round."""
-    done, do = [], rounds.do_round
-
-    def start(ranges):
-        merging = FORCED._replace(ranges=ranges)
-        monkeypatch.setattr("beam_jobs.pipeline.merging_at", lambda *_: merging)
-        monkeypatch.setattr(
-            "beam_jobs.pipeline.do_round", lambda task, *job: done.append(task) or do(task, *job)
-        )
-        return done
-
-    return start
-
-
 # Variants with tests of their own below.
 AT_ONCE = {"near-kept", "text-parts"}
 NEAR = {"near", "conflicts-dropped", "text-near"}
@@ -61,13 +44,6 @@ def spread_first(variants):
         for name in variants
         if name not in AT_ONCE | NEAR
     ]
-
-
-@pytest.fixture
-def lowered(monkeypatch):
-    """Every task has several parts of everything."""
-    for name in ("PLANNED_ROWS", "MOST_PARTITION_ROWS", "WAITING_ROWS"):
-        monkeypatch.setattr(bounds, name, 7)
 
 
 @pytest.fixture
