@@ -10,10 +10,8 @@ import dataclasses
 import itertools
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
-
-import numpy as np
 
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
@@ -32,15 +30,14 @@ from shard_format import (
     InputError,
     Manifest,
     ShardmillError,
-    id_hash,
     load_build,
     load_manifest,
     naming,
 )
 from shard_format.checksums import report_problem
+from shard_format.unnamed_files import FileSizes
 
 _CANCELLED = "cancelled"  # in place of the id of a run
-_LISTED = 1 << 12  # files of a listing that are looked up together
 
 
 class Build(NamedTuple):
@@ -319,16 +316,10 @@ def is_whole(workspace: Workspace) -> bool:
 
 
 def has_all_files(directory: Place, manifest: Manifest) -> bool:
-    """Whether every file that a manifest names is there and has its size.
-
-    Of a set in an object store, 9 bytes for each file are in memory: a listing has a thousand files
-    in one request, in any order.
-    """
+    """Whether every file that a manifest names is there and has its size."""
+    actual = FileSizes(directory)
     try:
-        if storage.local_path(directory) is None:
-            return _are_listed(directory, manifest)
-        stats = ((storage.stat(directory / name), size) for name, size in _sizes(manifest))
-        return all(stat is not None and stat.size == size for stat, size in stats)
+        return all(actual.get(name) == size for name, size in _sizes(manifest))
     except ShardmillError:  # the list of shards is missing or damaged
         return False
 
@@ -338,22 +329,6 @@ def _sizes(manifest: Manifest) -> Iterator[tuple[str, int]]:
     for split in manifest.splits.values():
         yield from ((shard.file, shard.bytes) for shard in split.shards)
     yield from ((name, info["bytes"]) for name, info in manifest.files.items())
-
-
-def _are_listed(directory: Place, manifest: Manifest) -> bool:
-    wanted = np.unique(np.fromiter(_hashes(_sizes(manifest)), np.uint64))
-    there = np.zeros(len(wanted), bool)
-    listed = _hashes((name, stat.size) for name, stat in storage.list_tree(directory))
-    while batch := list(itertools.islice(listed, _LISTED)):
-        hashes = np.array(batch, np.uint64)
-        at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-        there[at[wanted[at] == hashes]] = True
-    return bool(there.all())
-
-
-def _hashes(files: Iterable[tuple[str, int]]) -> Iterator[int]:
-    """Yields 64 bits for each name and size."""
-    return (id_hash(f"{size}/{name}") for name, size in files)
 
 
 def has_report(directory: Place) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+import numpy as np
+
 from foundation import storage
 from foundation.errors import ShardmillError
 from foundation.storage import Place
@@ -16,6 +18,7 @@ from shard_format import naming
 from shard_format.checksums import CheckedBuild, check_build, report_problem
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
+from shard_format.keys import UInt64Array, id_hash
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import parse_manifest
 from shard_format.naming import below
@@ -154,18 +157,14 @@ def extra_files(
     """
     if not manifest.has_shard_lists():  # each shard would seem to be a stranger
         return
-    known = _known_names(manifest) - set(absent)
-    folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}
+    known = _KnownNames(manifest, absent)
+    folders = known.folders
     moved = replaced_names(directory, manifest) if state is not None and state.root_hash else set()
     linked = set(linked_folders(directory))
     for folder in ("", *sorted({*folders, naming.GENERATIONS_DIR})):
         if any(folder == one or folder.startswith(f"{one}/") for one in linked):
             continue  # what it leads to is not of the set
-        try:
-            entries = list(storage.list_folder(directory / folder if folder else directory))
-        except OSError:  # it is missing, with the files in it
-            continue
-        for entry in entries:
+        for entry in _listed(directory / folder if folder else directory):
             name = below(folder, entry.name)
             if entry.kind != storage.FOLDER:
                 if name not in known and name not in moved and name != naming.COMPACT_STATE:
@@ -197,17 +196,80 @@ def _extra(name: str, directory: Place) -> Damage:
     return Damage(name, "is not part of the set", is_extra=True)
 
 
-def _known_names(manifest: Manifest) -> set[str]:
-    """The names of all files that a set may have."""
-    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    known = {*shards, *manifest.files, naming.MANIFEST}
-    if manifest.newest:
-        known.add(naming.view_file(manifest.newest))
-    for folder in [one.folder for one in manifest.generations] or [""]:
-        files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT, naming.CROISSANT)
-        files += naming.FINGERPRINT_FILES
-        known |= {below(folder, name) for name in files}
-        for split, info in manifest.splits.items():
-            tables = [*naming.table_files(split), *naming.table_files(split, len(info.index))]
-            known |= {below(folder, table) for table in tables}
-    return known | {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
+def _listed(folder: Place) -> Iterator[storage.Entry]:
+    """What is in a folder, which may be missing with the files in it."""
+    with contextlib.suppress(OSError):
+        yield from storage.list_folder(folder)
+
+
+class FileSizes:
+    """The sizes of the files of a set, by name.
+
+    Those of a set in an object store come from one listing, 16 bytes each: a look at a single file
+    is a request.
+
+    Args:
+        directory: The set.
+    """
+
+    def __init__(self, directory: Place) -> None:
+        self._directory = directory
+        self._is_local = storage.local_path(directory) is not None
+        entry = np.dtype([("hash", np.uint64), ("size", np.int64)])
+        listed = storage.list_tree(directory) if not self._is_local else ()
+        files = ((id_hash(name), stat.size) for name, stat in listed)
+        self._files = np.sort(np.fromiter(files, entry), order="hash")
+
+    def get(self, name: str) -> int | None:
+        """The size of a regular file; None if there is none of this name."""
+        if self._is_local:
+            stat = storage.stat(self._directory / name)
+            return stat.size if stat is not None else None
+        at = _place_of(name, self._files["hash"])
+        return int(self._files["size"][at]) if at is not None else None
+
+
+def _place_of(name: str, hashes: UInt64Array) -> int | None:
+    """Where the hash of a name is among others, which ascend; None if it is not."""
+    own = id_hash(name)
+    at = int(np.searchsorted(hashes, np.uint64(own)))
+    return at if at < len(hashes) and int(hashes[at]) == own else None
+
+
+class _KnownNames:
+    """The names of all files that a set may have; of shards, 64-bit hashes are in memory.
+
+    Args:
+        manifest: Manifest of the set.
+        absent: Names of files that a set may have, and this one lacks.
+
+    Attributes:
+        folders: The folders that they are in.
+    """
+
+    def __init__(self, manifest: Manifest, absent: Collection[str]) -> None:
+        names = {*manifest.files, naming.MANIFEST}
+        if manifest.newest:
+            names.add(naming.view_file(manifest.newest))
+        for folder in [one.folder for one in manifest.generations] or [""]:
+            files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT)
+            files += (naming.CROISSANT, *naming.FINGERPRINT_FILES)
+            names |= {below(folder, name) for name in files}
+            for split, info in manifest.splits.items():
+                tables = [*naming.table_files(split), *naming.table_files(split, len(info.index))]
+                names |= {below(folder, table) for table in tables}
+        self._names = names - set(absent)
+        shards = [split.shards for split in manifest.splits.values()]
+        hashes = (id_hash(shard.file) for own in shards for shard in own)
+        self._shards = np.sort(np.fromiter(hashes, np.uint64))
+        homes = {shard.file.rpartition("/")[0] for own in shards for shard in own}
+        exported = {below(naming.INDEX_DIR, f"{home}/-" if home else "-") for home in homes}
+        paths = map(PurePosixPath, (*self._names, *(f"{home}/-" for home in homes), *exported))
+        self.folders = {str(one) for path in paths for one in path.parents} - {".", "/"}
+
+    def __contains__(self, name: str) -> bool:
+        if name in self._names:
+            return True
+        if name.startswith(f"{naming.INDEX_DIR}/") and name.endswith(naming.EXPORTED_SUFFIX):
+            name = name.removeprefix(f"{naming.INDEX_DIR}/").removesuffix(naming.EXPORTED_SUFFIX)
+        return _place_of(name, self._shards) is not None

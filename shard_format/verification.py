@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,14 +36,21 @@ from shard_format.damaged_records import (
     damaged_records,
     damaged_rows,
 )
-from shard_format.expected_files import Expected, StoredFiles, expected_files, stored_files
+from shard_format.expected_files import (
+    ChosenFiles,
+    Expected,
+    ExpectedFiles,
+    StoredFiles,
+    stored_files,
+)
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.index_parts import open_shard_rows
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import load_manifest
+from shard_format.shard_list import shard_numbers
 from shard_format.tfds_metadata import tfds_files
-from shard_format.unnamed_files import extra_files, own_damages, own_sets
+from shard_format.unnamed_files import FileSizes, extra_files, own_damages, own_sets
 
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
 _SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
@@ -124,25 +133,28 @@ def verify_set(
     scope = scope or Scope()
     manifest = manifest_to_verify(directory)
     stored = stored_files(directory, manifest)
-    expected = expected_files(manifest) + stored.expected
-    chosen = chosen_files(expected, scope)
+    expected = ExpectedFiles(manifest, stored.expected)
+    chosen = ChosenFiles(expected, scope.share, scope.seed)
     check = _Check(directory, manifest, expected, on_bytes)
     if workers is None:
         remote = storage.local_path(directory) is None
         workers = max(math.ceil(usable_cores()), _REMOTE_WORKERS if remote else 1)
-    with ThreadPoolExecutor(workers) as pool:
-        # The largest first: a core that begins it last would end long after the others.
-        order = sorted(expected, key=lambda one: -one.bytes)
-        outcomes = pool.map(lambda one: check.file(one, read=one.file in chosen), order)
-        unlike = {one.file: damage for one, damage in zip(order, outcomes, strict=True) if damage}
-    damages = [
-        check.located(one, unlike[one.file], unlike.keys())
-        for one in expected
-        if one.file in unlike
-    ]
-    damages += _index_damages(directory, manifest, chosen - unlike.keys())
-    shards = [one.file in unlike for one in expected if one.split]
-    is_strange = 2 * sum(shards) > len(shards)
+    # The largest first: a core that begins it last would end long after the others.
+    order = np.argsort(-expected.sizes, kind="stable")
+    outcomes = storage.in_parallel(
+        lambda one: check.file(one, read=one.file in chosen),
+        (expected[int(number)] for number in order),
+        remote=True,
+        at_a_time=workers,
+    )
+    by_number = zip(order.tolist(), outcomes, strict=True)
+    unlike = {number: damage for number, damage in by_number if damage is not None}
+    names = {damage.file for damage in unlike.values()}
+    damages = [check.located(expected[at], unlike[at], names) for at in sorted(unlike)]
+    damages += _index_damages(
+        directory, manifest, lambda file: file in chosen and file not in names
+    )
+    is_strange = 2 * sum(at < expected.num_shards for at in unlike) > expected.num_shards
     damages += _unnamed_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
     damages += unnamed_damages(directory, manifest)
     state = read_state(directory)
@@ -153,14 +165,13 @@ def verify_set(
     notes = [*stored.notes, *(f"{damage.file} {damage.problem}" for damage in minor)]
     notes += [note_of(directory, state)] if state is not None else []
     notes += unnamed_notes(directory, manifest)
-    read = [one for one in expected if one.file in chosen]
     return Verified(
         manifest,
         [damage for damage in damages if not damage.is_note],
-        len(read),
-        sum(one.bytes for one in read),
+        chosen.files,
+        chosen.bytes,
         len(expected),
-        sum(one.bytes for one in expected),
+        int(expected.sizes.sum()),
         notes,
         minor,
     )
@@ -216,24 +227,6 @@ def _lost_its_manifest(directory: Place) -> bool:
     return build is not None and not storage.is_folder(directory / naming.WORK_DIR / "plan")
 
 
-def chosen_files(expected: list[Expected], scope: Scope) -> set[str]:
-    """The files that are read, by name."""
-    if scope.share >= 1:
-        return {one.file for one in expected}
-
-    def rank(one: Expected) -> bytes:
-        return hashlib.sha256(f"{scope.seed}/{one.file}".encode()).digest()
-
-    wanted = scope.share * sum(one.bytes for one in expected)
-    chosen: set[str] = set()
-    for one in sorted(expected, key=rank):
-        if wanted <= 0:
-            break
-        chosen.add(one.file)
-        wanted -= one.bytes
-    return chosen
-
-
 class _Check:
     """The checks of the files that a manifest names.
 
@@ -248,40 +241,50 @@ class _Check:
         self,
         directory: Place,
         manifest: Manifest,
-        expected: list[Expected],
+        expected: ExpectedFiles,
         on_bytes: OnBytes,
     ) -> None:
         self._directory = directory
+        self._expected = expected
         self._manifest = manifest
         # The file of an index -> its split, and the first shard whose rows it has.
         self._indexes: dict[str, tuple[str, int]] = {}
         for split in manifest.splits:
             for part, shards in manifest.shards_by_part(split):
                 self._indexes[part.file] = split, shards.start
-        self._names_of = {(one.bytes, one.sha256): one.file for one in reversed(expected)}
-        self._sizes = {one.bytes for one in expected}
         self._on_bytes = on_bytes
-        remote = storage.local_path(directory) is None
-        # One listing, where a look at a single file is a request.
-        self._listed = dict(storage.list_tree(directory)) if remote else None
+        self._actual = FileSizes(directory)
 
-    def _stat(self, file: str) -> storage.Stat | None:
-        if self._listed is not None:
-            return self._listed.get(file)
-        return storage.stat(self._directory / file)
+    @functools.cached_property
+    def _by_digest(self) -> npt.NDArray[np.uint64]:
+        """[files, 2] uint64, ascending: the first bits of a SHA-256, and the number of the file."""
+        heads = np.fromiter((int(one.sha256[:16] or "0", 16) for one in self._expected), np.uint64)
+        order = np.argsort(heads, kind="stable")
+        return np.stack([heads[order], order.astype(np.uint64)], axis=1)
+
+    def _named(self, size: int, sha256: str) -> str:
+        """The first file that must have this content; "" if none must."""
+        heads, numbers = self._by_digest.T
+        head = np.uint64(int(sha256[:16], 16))
+        first, last = np.searchsorted(heads, head), np.searchsorted(heads, head, side="right")
+        for number in numbers[first:last].tolist():
+            one = self._expected[number]
+            if (one.bytes, one.sha256) == (size, sha256):
+                return one.file
+        return ""
 
     def file(self, one: Expected, *, read: bool) -> Damage | None:
         """What is wrong with a file, without the records; None if nothing is."""
         place = self._directory / one.file
         try:
-            stat = self._stat(one.file)
-            if stat is None:
+            size = self._actual.get(one.file)
+            if size is None:
                 path = storage.local_path(place)
                 other = path is not None and path.exists()
                 return Damage(one.file, "is not a regular file" if other else "is missing")
-            if stat.size != one.bytes:
-                problem = f"must have {one.bytes} bytes, has {stat.size}"
-                return Damage(one.file, problem, same_as=self._same_as(place, stat.size))
+            if size != one.bytes:
+                problem = f"must have {one.bytes} bytes, has {size}"
+                return Damage(one.file, problem, same_as=self._same_as(place, size))
             if not read:
                 return None
             digest = file_sha256(place, self._on_bytes)
@@ -289,13 +292,13 @@ class _Check:
             return Damage(one.file, f"cannot be read: {error.strerror}")
         if digest == one.sha256:
             return None
-        same = self._names_of.get((one.bytes, digest), "")
+        same = self._named(one.bytes, digest)
         return Damage(one.file, "does not match its SHA-256", same_as=same)
 
     def _same_as(self, place: Place, size: int) -> str:
-        if size not in self._sizes:
+        if not np.any(self._expected.sizes == size):
             return ""
-        return self._names_of.get((size, file_sha256(place)), "")
+        return self._named(size, file_sha256(place))
 
     def located(self, one: Expected, damage: Damage, damaged: object) -> Damage:
         """The damage with its address in the file, as far as it can be found.
@@ -308,7 +311,7 @@ class _Check:
         if damage.same_as:
             return _because(damage, f"it has the content of {damage.same_as}")
         try:
-            if self._stat(one.file) is None:
+            if self._actual.get(one.file) is None:
                 return damage
             if one.split:
                 return self._located_shard(one, damage, damaged)
@@ -340,7 +343,7 @@ class _Check:
             return damage
         plain = config.get("balance", "none") == "none" and not config.get("pack")
         seed = config.get("seed") if plain else None
-        sizes = [shard.bytes for shard in self._manifest.splits[split].shards]
+        sizes = shard_numbers(self._manifest.splits[split].shards, "bytes").tolist()
         records = tuple(damaged_rows(self._directory / one.file, sizes, seed, first))
         if not records:
             return damage
@@ -384,18 +387,20 @@ def _because(damage: Damage, detail: str) -> Damage:
     return dataclasses.replace(damage, problem=f"{damage.problem}; {detail}")
 
 
-def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[Damage]:
+def _index_damages(
+    directory: Place, manifest: Manifest, is_whole: Callable[[str], bool]
+) -> Iterator[Damage]:
     """Yields where an index, whose bytes are right, contradicts the manifest."""
     for split, info in manifest.splits.items():
-        if info.index and manifest.shards_file(split) not in whole:
+        if info.index and not is_whole(manifest.shards_file(split)):
             continue
         try:
-            records = [(shard.file, shard.records) for shard in info.shards]
+            records = shard_numbers(info.shards, "records")
         except ShardmillError as error:
             yield Damage(manifest.shards_file(split), str(error))
             continue
         for part, shards in manifest.shards_by_part(split):
-            if part.file not in whole:
+            if not is_whole(part.file):
                 continue
             try:
                 counts = pc.value_counts(open_index(directory / part.file)["shard"])
@@ -404,9 +409,9 @@ def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Ite
                 continue
             rows_of = {item["values"]: item["counts"] for item in counts.to_pylist()}
             for shard in shards:
-                file, expected = records[shard]
-                rows = rows_of.pop(shard, 0)
-                if rows != expected:
-                    yield Damage(part.file, f"must have {expected} rows for {file}, has {rows}")
+                rows, must = rows_of.pop(shard, 0), int(records[shard])
+                if rows != must:
+                    file = info.shards[shard].file
+                    yield Damage(part.file, f"must have {must} rows for {file}, has {rows}")
             if rows_of:
                 yield Damage(part.file, f"has rows of shard {min(rows_of)}, which it must not have")

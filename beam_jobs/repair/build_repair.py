@@ -48,7 +48,7 @@ from shard_format.duplicates import duplicates_files, read_duplicates
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
-    expected_files,
+    ExpectedFiles,
     fingerprint_files,
     whole_build,
 )
@@ -103,7 +103,7 @@ class BuildRepair:
             names: All damaged files, and no others.
         """
         build = whole_build(self._directory)
-        own = [*expected_files(manifest), *fingerprint_files(build)]
+        own = ExpectedFiles(manifest, fingerprint_files(build))
         self.unrecovered = [
             one for one in own if one.file in names and one.file != naming.READ_ITEMS
         ]

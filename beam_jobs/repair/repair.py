@@ -35,7 +35,7 @@ from shard_format import (
     verify_set,
 )
 from shard_format.compaction import is_moving, note_of, read_state, whole_manifest
-from shard_format.expected_files import expected_files, stored_files, whole_build
+from shard_format.expected_files import ExpectedFiles, stored_files, whole_build
 from shard_format.set_paths import delete_in_set
 from shard_format.verification import Verified, manifest_to_verify
 
@@ -217,8 +217,8 @@ class _Repair:
 
     def _verify(self) -> Verified:
         manifest = manifest_to_verify(self._directory)
-        expected = expected_files(manifest) + stored_files(self._directory, manifest).expected
-        total = sum(one.bytes for one in expected)
+        stored = stored_files(self._directory, manifest).expected
+        total = int(ExpectedFiles(manifest, stored).sizes.sum())
         done, lock = 0, threading.Lock()
 
         def show(size: int) -> None:
@@ -232,14 +232,17 @@ class _Repair:
     def _take_from_set(self, manifest: Manifest, damages: list[Damage]) -> None:
         """Takes files that a killed repair finished, and content that has another name."""
         names = {damage.file for damage in damages if not damage.is_extra}
-        expected = expected_files(manifest) + stored_files(self._directory, manifest).expected
+        expected = ExpectedFiles(manifest, stored_files(self._directory, manifest).expected)
         wanted = [one for one in expected if one.file in names]
         ready = [one for one in wanted if self._finished.has(one)]
         self._finished.replace(ready, self._directory)
         self._repaired += [one.file for one in ready]
         same = []
         # Generations have files in common, such as a tokenizer.
-        whole = {one.sha256: one.file for one in expected if one.file not in names}
+        sums = {one.sha256 for one in wanted}
+        whole = {
+            one.sha256: one.file for one in expected if one.sha256 in sums and one.file not in names
+        }
         # All of them before the first is replaced: swapped files are both copied.
         for one in wanted:
             others = [each.file for each in damages if each.same_as == one.file]

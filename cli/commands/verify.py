@@ -131,13 +131,12 @@ def verify(
 def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     """Verifies a set and shows the bytes that were read."""
     from cli.console import Bars
-    from shard_format.expected_files import expected_files, stored_files
-    from shard_format.verification import chosen_files, manifest_to_verify, verify_set
+    from shard_format.expected_files import ChosenFiles, ExpectedFiles, stored_files
+    from shard_format.verification import manifest_to_verify, verify_set
 
     manifest = manifest_to_verify(directory)
-    expected = expected_files(manifest) + stored_files(directory, manifest).expected
-    chosen = chosen_files(expected, scope)
-    total = sum(one.bytes for one in expected if one.file in chosen)
+    expected = ExpectedFiles(manifest, stored_files(directory, manifest).expected)
+    total = ChosenFiles(expected, scope.share, scope.seed).bytes
     done, lock = 0, threading.Lock()
     with Bars() as bars:
 

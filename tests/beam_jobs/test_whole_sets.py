@@ -12,9 +12,8 @@ from shard_format import index_parts, load_manifest, naming
 
 @pytest.fixture(params=["local", "bucket"])
 def large(request, write_corpus, tmp_path, monkeypatch):
-    """A set whose index is in parts, where every file is seen in a listing of two at a time."""
+    """A set whose index is in parts."""
     monkeypatch.setattr(index_parts, "PART_ROWS", 4)
-    monkeypatch.setattr("beam_jobs.build._LISTED", 2)
     out = str(tmp_path / "set")
     if request.param == "bucket":
         request.getfixturevalue("memory")
