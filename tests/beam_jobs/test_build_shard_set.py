@@ -43,7 +43,7 @@ def test_a_pipeline_builds_the_set_of_a_job(job, tmp_path):
 
 @pytest.mark.proof
 def test_a_pipeline_plans_in_rounds(job, tmp_path):
-    options = {"unit_size": "2KiB", "stratify": True, "balance": "oversample"}
+    options = {"unit_size": "2KiB", "stratify": True, "balance": "oversample", "dedup": "near"}
     expected = preprocess(job("expected", **options)).manifest
     run_pipeline(job(**options), expected.root_hash, FORCED._replace(ranges=3))
     assert load_manifest(tmp_path / "set") == expected

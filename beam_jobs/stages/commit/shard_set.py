@@ -256,7 +256,8 @@ def _is_shard(name: str, manifest: Manifest) -> bool:
     if shard is None or shard.split not in manifest.splits:
         return False
     number = len(manifest.splits[shard.split].shards)
-    return shard == (manifest.name, shard.split, min(shard.shard, number - 1), number)
+    own = naming.shard_file(manifest.name, shard.split, shard.shard, number)
+    return shard.shard < number and name == own
 
 
 def _present(workspace: Workspace) -> Iterator[str]:
