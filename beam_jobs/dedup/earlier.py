@@ -57,7 +57,7 @@ def exact_links(
 ) -> IntArray:
     """[n, 2] (new record, row of a stored one) of equal records.
 
-    Of new records, key and fingerprint are in memory (24 bytes, and 16 to look them up); of stored
+    Of new records, key and fingerprint are in memory (24 bytes, and 32 to look them up); of stored
     ones some at a time.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,18 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.repair.finished import make_room
 from beam_jobs.repair.jobs import BuildJobs, RepairJob
-from beam_jobs.repair.read_items import ids_in, is_whole, record_ids
+from beam_jobs.repair.read_items import is_whole, listed_ids, missing_ids
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
 from beam_jobs.staging.seen_items import hashes_in, listed_hashes, write_seen_items
 from beam_jobs.workspace import Workspace
 from foundation import storage
-from foundation.storage import Place
 from shard_format import (
     DamageError,
     Manifest,
     ShardInfo,
     ShardmillError,
     file_info,
-    id_hash,
     load_build,
     load_manifest,
     naming,
@@ -43,8 +41,6 @@ from shard_format import (
 )
 from shard_format.checksums import build_text
 from shard_format.croissant import write_croissant
-from shard_format.dropped import quarantine_files
-from shard_format.duplicates import duplicates_files, read_duplicates
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -209,9 +205,9 @@ class BuildRepair:
             append(dataclasses.replace(job, append=True), on_progress=show)
         if self._jobs.is_compacted:
             if removed is not None:
-                ids = _listed_ids(self._set, removed)
+                ids = listed_ids(self._set, removed)
             else:
-                ids = _missing_ids(self._set, self._directory, manifest)
+                ids = missing_ids(self._set, self._directory, manifest)
             compact(self._set, ids)
 
     def _removed_records(self, manifest: Manifest | None) -> RemovedRecords | None:
@@ -415,43 +411,3 @@ class BuildRepair:
         make_room(self._directory / name)
         storage.write_bytes(self._directory / name, content, durable=True)
         self.repaired.append(below(self._folder, name))
-
-
-def _listed_ids(rebuilt: Place, removed: RemovedRecords) -> list[str]:
-    """Returns the ids of removed records, from the builds that had them."""
-    return sorted(name for _, name in _ids_of(rebuilt) if removed.has_id(name))
-
-
-def _missing_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> list[str]:
-    """Returns the ids that a compacted set lacks: without a list they were removed.
-
-    Raises:
-        DamageError: The set lacks other records than were removed.
-    """
-    view = load_manifest(rebuilt)
-    if manifest is not None and manifest.ledger == view.ledger:
-        return []  # whatever a damaged file no longer shows
-    known = set(record_ids(directory).records.tolist())
-    missing = {(file, name) for file, name in _ids_of(rebuilt) if id_hash(name) not in known}
-    ids = {name for _, name in missing}
-    indexes = set(map(view.index_file, view.splits))
-    kept = {name for file, name in missing if file in indexes}
-    if manifest is not None and view.ledger.kept - manifest.ledger.kept != len(kept):
-        raise DamageError(
-            f"{view.ledger.kept - manifest.ledger.kept:,} of {view.ledger.kept:,} records were "
-            f"removed from {directory}, and its whole files do not say which"
-        )
-    # Duplicates of a removed record lose their rows, whether they are removed or not.
-    for _, batch in read_duplicates(rebuilt, view, ["record_id", "kept_id", "dropped"]):
-        rows = batch.filter(batch["dropped"]).to_pylist()
-        ids -= {row["record_id"] for row in rows if row["kept_id"] in kept}
-    return sorted(ids)
-
-
-def _ids_of(directory: Place) -> Iterator[tuple[str, str]]:
-    """Yields (file, id) of all records that a set has read."""
-    view = load_manifest(directory)
-    indexes = map(view.index_file, view.splits)
-    for file in (*indexes, *quarantine_files(view), *duplicates_files(view)):
-        for ids in ids_in(directory, file):
-            yield from ((file, name) for name in ids.to_pylist())

@@ -27,10 +27,22 @@ from beam_jobs.staging.units import listing_batches
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.storage import Place
-from shard_format import InputError, ShardmillError, file_info, id_hash, naming, open_index
-from shard_format.dropped import read_columns
+from shard_format import (
+    DamageError,
+    InputError,
+    Manifest,
+    ShardmillError,
+    file_info,
+    id_hash,
+    load_manifest,
+    naming,
+    open_index,
+)
+from shard_format.dropped import quarantine_files, read_columns
+from shard_format.duplicates import duplicates_files, read_duplicates
 from shard_format.expected_files import Expected, fingerprint_files, whole_build
 from shard_format.keys import UInt64Array
+from shard_format.removed_records import RemovedRecords
 
 
 class RecordIds(NamedTuple):
@@ -165,3 +177,50 @@ def record_ids(directory: Place) -> RecordIds:
                 parents = {name[:at] for name in names for at, one in enumerate(name) if one == "/"}
                 begins += [records[-1], np.array([id_hash(name) for name in parents], np.uint64)]
     return RecordIds(np.unique(np.concatenate(records)), np.unique(np.concatenate(begins)))
+
+
+def listed_ids(rebuilt: Place, removed: RemovedRecords) -> list[str]:
+    """Returns the ids of removed records, from the builds that had them."""
+    return sorted(name for _, names in _ids_of(rebuilt) for name in names if removed.has_id(name))
+
+
+def missing_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> list[str]:
+    """Returns the ids that a compacted set lacks: without a list they were removed.
+
+    Raises:
+        DamageError: The set lacks other records than were removed.
+    """
+    view = load_manifest(rebuilt)
+    if manifest is not None and manifest.ledger == view.ledger:
+        return []  # whatever a damaged file no longer shows
+    known, missing = record_ids(directory).records, set[tuple[str, str]]()
+    for file, names in _ids_of(rebuilt):
+        hashes = np.array([id_hash(name) for name in names], np.uint64)
+        gone = np.flatnonzero(~np.isin(hashes, known))
+        missing |= {(file, names[at]) for at in gone.tolist()}
+    ids = {name for _, name in missing}
+    indexes = set(_index_files(view))
+    kept = {name for file, name in missing if file in indexes}
+    if manifest is not None and view.ledger.kept - manifest.ledger.kept != len(kept):
+        raise DamageError(
+            f"{view.ledger.kept - manifest.ledger.kept:,} of {view.ledger.kept:,} records were "
+            f"removed from {directory}, and its whole files do not say which"
+        )
+    # Duplicates of a removed record lose their rows, whether they are removed or not.
+    for _, batch in read_duplicates(rebuilt, view, ["record_id", "kept_id", "dropped"]):
+        rows = batch.filter(batch["dropped"]).to_pylist()
+        ids -= {row["record_id"] for row in rows if row["kept_id"] in kept}
+    return sorted(ids)
+
+
+def _ids_of(directory: Place) -> Iterator[tuple[str, list[str]]]:
+    """Yields (file, ids) of all records that a set has read."""
+    view = load_manifest(directory)
+    for file in (*_index_files(view), *quarantine_files(view), *duplicates_files(view)):
+        for ids in ids_in(directory, file):
+            yield file, ids.to_pylist()
+
+
+def _index_files(view: Manifest) -> list[str]:
+    """The files of all indexes of a set."""
+    return [part.file for split in view.splits for part in view.index_parts(split)]

@@ -283,6 +283,19 @@ def test_a_shard_is_repaired_by_the_part_that_has_its_rows(large):
     assert repair(large).left == [] and (large / file).read_bytes() == whole
 
 
+@pytest.mark.parametrize("lost", [[], [naming.REMOVED, naming.REMOVED_COPY]], ids=["part", "ids"])
+def test_a_compacted_set_is_repaired_without_what_was_removed(tmp_path, small_parts, lost):
+    """Its builds are made again, and the removed records are found in all parts of an index."""
+    large = build(tmp_path)
+    append(options(tmp_path, source="more", append=True))
+    ids = [row["record_id"] for row in rows(large)]
+    expected = compact(large, [ids[5], ids[30], ids[-3]]).manifest.root_hash
+    for name in (PARTS[2], *lost):
+        (large / name).unlink()
+    assert repair(large).left == [] and load_manifest(large).root_hash == expected
+    assert verify(large)[1] == []
+
+
 @pytest.mark.parametrize("lost", [["index"], ["index", naming.MANIFEST]], ids=["index", "both"])
 def test_a_large_set_of_an_earlier_version_is_repaired(lost, tmp_path, monkeypatch):
     """It has one file for every split, and keeps it."""

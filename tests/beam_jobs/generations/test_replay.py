@@ -12,7 +12,16 @@ from beam_jobs.generations.replay import replay_generations
 from beam_jobs.moved_sources import located
 from beam_jobs.quarantine import export, replay_options
 from beam_jobs.run import preprocess
-from shard_format import InputError, UsageError, load_build, load_manifest, naming, verify_set
+from shard_format import (
+    InputError,
+    UsageError,
+    index_parts,
+    load_build,
+    load_manifest,
+    naming,
+    open_split_index,
+    verify_set,
+)
 from shard_format.dropped import read_rejected
 from tests.fixtures.damage import files_of
 
@@ -51,6 +60,19 @@ def test_repaired_records_are_in_the_set(rejected, records_of, tmp_path):
     assert build["options"]["base"] == str(rejected)
     # Again: the same set.
     assert replay_generations(rejected, tmp_path / "refused").root_hash == manifest.root_hash
+
+
+def test_a_set_whose_index_is_in_parts_is_replayed(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(index_parts, "PART_ROWS", 1)
+    root = request.getfixturevalue("rejected")
+    before = {split: info.index for split, info in load_manifest(root).splits.items()}
+    assert any(before.values())
+    manifest = replay_generations(root, tmp_path / "refused")
+    assert manifest.ledger.kept == 14 and any(split.index for split in manifest.splits.values())
+    ids = [open_split_index(root, manifest, name)["record_id"] for name in manifest.splits]
+    names = {name for column in ids for name in column.to_pylist()}
+    assert len(names) == 14 and {"a/bad-old.jpg", "b/bad-new.jpg"} <= names
+    assert verify_set(root).damages == []
 
 
 @pytest.mark.proof
