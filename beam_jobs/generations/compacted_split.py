@@ -152,6 +152,7 @@ def _cut(rows: SortedRows, name: str, manifest: Manifest) -> _Cut:
     bits = histogram_bits(manifest.splits[name].records)
     keys = SplitKeys(name, Quantiles(bits))
     staged = _StagedLengths(manifest)
+    _check_columns(rows.schema, staged.columns)
     for table in rows.scan(["key", *staged.columns]):
         keys.keys.count(uint64(table["key"]))
         keys.bytes += int(staged(table).sum())
@@ -358,6 +359,19 @@ def _placed(rows: pa.Table, shard: int) -> pa.Table:
     return rows
 
 
+def _check_columns(index: pa.Schema, names: Sequence[str]) -> None:
+    """Checks that the index of a split has some columns.
+
+    Raises:
+        DamageError: It lacks one.
+    """
+    if missing := set(names) - set(index.names):
+        raise DamageError(
+            f"The index has no column {min(missing)!r}, which the schema of the set asks for. "
+            "Build the set again."
+        )
+
+
 def _statistics(
     before: SplitInfo, index: Columns, schema: pa.Schema, manifest: Manifest, workspace: Workspace
 ) -> dict[str, Any]:
@@ -366,11 +380,7 @@ def _statistics(
     training = bool(known.keys() - {"class_counts", "labels"})
 
     def columns(names: Sequence[str]) -> Iterable[pa.Table]:
-        if missing := set(names) - set(schema.names):
-            raise DamageError(
-                f"The index has no column {min(missing)!r}, which the schema of the set asks for. "
-                "Build the set again."
-            )
+        _check_columns(schema, names)
         return index(names)
 
     several = LABELS_FIELD.name in schema.names
