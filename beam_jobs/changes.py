@@ -22,7 +22,7 @@ from beam_jobs.columns import BoolArray
 from beam_jobs.corpus.names import prefixes
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.staging.units import listing_batches
+from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.workspace import Workspace, read_marker, write_marker
 from foundation import storage
 from foundation.options import flag_of
@@ -255,7 +255,7 @@ def note_changes(
         return ""
     said, before = "", _listed_before(workspace, place, marker)
     if before is not None:
-        states = map(_states, listing_batches(workspace))
+        states = map(_states, listed_batches(workspace))
         now = pa.concat_tables([_STATES.empty_table(), *states])
         said = _said(before, now, stage_options, _missing(workspace, keys), len(keys))
     metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
@@ -263,7 +263,7 @@ def note_changes(
         workspace.write_arrow(place) as sink,
         pa.ipc.new_file(sink, _STATES.with_metadata(metadata)) as writer,
     ):
-        for batch in listing_batches(workspace):
+        for batch in listed_batches(workspace):
             writer.write_table(_states(batch))
     write_marker(workspace, marker, file_sha256(place))
     return said

@@ -6,24 +6,14 @@ Nothing here loads Beam, whose import takes longer than many a job.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from beam_jobs.build import (
-    Build,
-    begin,
-    check_owner,
-    finish,
-    is_complete,
-    locked_output,
-    output_error,
-    work_dir_missing,
-)
+from beam_jobs.build import Build, begin, finish, is_complete, locked_output
 from beam_jobs.job_context import JobContext
-from beam_jobs.progress import at_work, flush, report
+from beam_jobs.progress import report
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.commit.index import write_index
 from beam_jobs.stages.commit.parts import (
@@ -35,7 +25,6 @@ from beam_jobs.stages.commit.parts import (
 )
 from beam_jobs.stages.commit.quarantine_parts import RejectTask, measure_rejects, reject_tasks
 from beam_jobs.stages.commit.shard_set import WrittenParts
-from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.list_pieces import PieceTask, do_piece
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import (
@@ -61,13 +50,9 @@ from beam_jobs.stages.plan.spread import (
 )
 from beam_jobs.stages.shard import WrittenShard, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
-from beam_jobs.staging.units import Unit, UnitSummary
-from beam_jobs.workspace import read_json, write_json
-from foundation import errors
-from shard_format import InputError, ShardmillError, load_manifest
-
-# Adds to a counter; on Beam counters are metrics of the pipeline.
-Count = Callable[[str, int], None]
+from beam_jobs.staging.units import Unit, UnitSummary, largest_first
+from beam_jobs.work import Count, Work
+from shard_format import load_manifest
 
 
 class Step(NamedTuple):
@@ -157,90 +142,6 @@ def listing_steps(context: JobContext) -> list[Step]:
 def merging_of(context: JobContext, build: Build | None) -> Merging:
     """Whether and how a job merges: by where its units are, and by the size of a listed corpus."""
     return merging_at(context.workspace.units, build.listing.bytes if build else None)
-
-
-# By run id, from workers that are threads of the launcher; others leave a file.
-_ERRORS: dict[str, ShardmillError] = {}
-
-
-def kept_error(context: JobContext) -> Exception | None:
-    """The error of a run that a worker kept for the user, if any; it is forgotten then."""
-    workspace = context.workspace
-    kept = _ERRORS.pop(context.run_id, None)
-    if kept is not None:
-        return kept
-    note = read_json(workspace.error(context.run_id))
-    if note is not None:
-        kind: Callable[[str], Exception] = getattr(errors, note["type"])
-        return kind(note["message"])
-    return output_error(FileNotFoundError(), workspace) if work_dir_missing(workspace) else None
-
-
-class Work:
-    """Base class of what a worker does in a step.
-
-    Args:
-        context: The job.
-        launched: Whether a launcher waits for errors, and will finish the build.
-    """
-
-    def __init__(self, context: JobContext, launched: bool) -> None:
-        self._context = context
-        self._launched = launched
-
-    def setup(self, count: Count) -> None:
-        """Prepares a worker for a step, before the first element."""
-        self._count = count
-        self._context.workspace.compare_again()
-
-    def finish(self) -> None:
-        """Ends some elements: the launcher may remove the work folder once the last are done."""
-        flush(self._context.workspace.progress)
-
-    # (element, *lists) -> elements: an element of the step it takes one by one, and all elements of
-    # the steps it takes whole. A runner may hand over a tuple in place of a NamedTuple.
-    process: Callable[..., Iterator[Any]]
-
-    @contextlib.contextmanager
-    def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
-        """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
-
-        In the context is whether there is work to do. There is none after a cancellation, nor where
-        another run has taken over: an engine would repeat what fails, and hold its slots.
-
-        Args:
-            owned: Whether the output must belong to this run already.
-        """
-        try:
-            with at_work(self._context.workspace.progress):
-                yield not owned or self._is_wanted()
-        except ShardmillError as error:
-            self._keep(error, final=True)
-            raise
-        except OSError as error:
-            readable = output_error(error, self._context.workspace)
-            self._keep(readable, final=False)  # a worker on another machine may succeed
-            raise readable from error
-
-    def _is_wanted(self) -> bool:
-        try:
-            return check_owner(self._context)
-        except InputError as error:
-            if not self._launched:
-                raise
-            self._keep(error, final=True)
-            return False
-
-    def _keep(self, error: ShardmillError, *, final: bool) -> None:
-        workspace, run_id = self._context.workspace, self._context.run_id
-        _ERRORS[run_id] = error
-        kept = {
-            "type": type(error).__name__,
-            "message": str(error),
-            "final": final,
-        }
-        with contextlib.suppress(OSError):  # a full disk has no room for this either
-            write_json(workspace, workspace.error(run_id), kept)
 
 
 class ListCorpus(Work):
@@ -535,7 +436,3 @@ def _count_shard(count: Count, shard: WrittenShard) -> None:
     count("shards_reused" if shard.reused else "shards_written", 1)
     count("records_written", shard.info.records)
     count("bytes_written", shard.info.bytes)
-
-
-def count_nothing(name: str, value: int) -> None:
-    """Ignores a count, for workers whose counts nobody reads."""

@@ -21,12 +21,13 @@ from beam_jobs.engine.processes import should_use_processes, worker_processes
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import Step, kept_error, listing_steps, merging_of, steps
+from beam_jobs.pipeline import Step, listing_steps, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, replacement_at
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list_pieces import PieceTask
 from beam_jobs.staging.removed import removed_lists
+from beam_jobs.work import kept_error
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.errors import EmptySetError, file_error

@@ -13,9 +13,10 @@ from typing_extensions import override
 from beam_jobs.build import Build, open_job
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import BUILDS, ListCorpus, Step, Work, listing_steps, merging_of, steps
+from beam_jobs.pipeline import BUILDS, ListCorpus, Step, listing_steps, merging_of, steps
 from beam_jobs.stages.list_pieces import PieceTask
 from beam_jobs.stages.plan import Merging
+from beam_jobs.work import Work
 from shard_format import UsageError
 
 # Of the counters of the job.

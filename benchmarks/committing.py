@@ -26,13 +26,13 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.commit.index import IndexResult, IndexTask, index_tasks, write_index_part
 from beam_jobs.stages.commit.shard_set import WrittenParts
-from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan import load_plan, plan_shards
 from beam_jobs.stages.plan.merge_levels import SHARD_BYTES, usual_work
 from beam_jobs.stages.plan.plan import store_plan
 from beam_jobs.stages.shard import ShardDone, write_shard
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.units import read_units
 from beam_jobs.workspace import read_json, write_json, write_marker
 from benchmarks.measure import parser, write
 from benchmarks.opening import make_images

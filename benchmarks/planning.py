@@ -39,10 +39,10 @@ from beam_jobs.dedup.images.hash_format import (
 )
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import ImageOptions
-from beam_jobs.stages.list import list_corpus, read_units
+from beam_jobs.stages.list import list_corpus
 from beam_jobs.stages.plan import plan_shards
 from beam_jobs.stages.stage import stage_unit
-from beam_jobs.staging.units import Unit, UnitSummary, unit_files
+from beam_jobs.staging.units import Unit, UnitSummary, read_units, unit_files
 from beam_jobs.workspace import write_table
 from benchmarks.measure import HERE, parser, write
 from benchmarks.table_sidecars import fixed_binary

@@ -29,7 +29,6 @@ from beam_jobs.build import open_job
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
 from beam_jobs.options import ImageOptions
-from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.merge_levels import LIMITS, MAX_LEVELS, OBJECT_STORE, Merging
 from beam_jobs.stages.plan.spread import (
     RangeResult,
@@ -40,7 +39,7 @@ from beam_jobs.stages.plan.spread import (
     round_names,
 )
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.units import Unit, unit_files
+from beam_jobs.staging.units import Unit, read_units, unit_files
 from beam_jobs.workspace import write_table
 from benchmarks.measure import parser, write
 from benchmarks.planning import looks

@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import override
@@ -173,63 +172,44 @@ def shard_numbers(shards: Sequence[ShardInfo], name: str) -> npt.NDArray[np.int6
     return np.array([getattr(shard, name) for shard in shards], np.int64)
 
 
-class ShardListWriter:
+@contextlib.contextmanager
+def shard_list_writer(
+    place: Place, *, scratch: Path | None = None
+) -> Iterator[Callable[[ShardInfo], None]]:
     """Writes the file of a `ShardList`, durably, with some shards in memory at a time.
 
+    In the context is a function that adds a shard behind the others. The file gets its name, whole,
+    at the end.
+
     Args:
-        place: The file, which gets its name, whole, when the writer is closed.
+        place: The file.
         scratch: See `storage.create`.
     """
+    import pyarrow as pa
 
-    def __init__(self, place: Place, *, scratch: Path | None = None) -> None:
-        import pyarrow as pa
+    schema, waiting = _schema(), list[ShardInfo]()
 
-        self._waiting: list[ShardInfo] = []
-        with contextlib.ExitStack() as stack:
-            created = storage.create_arrow(place, durable=True, scratch=scratch)
-            sink = stack.enter_context(created)
-            self._writer = stack.enter_context(pa.ipc.new_file(sink, _schema()))
-            stack.push(self._flush_rest)
-            self._files = stack.pop_all()
-
-    def append(self, shard: ShardInfo) -> None:
-        """Adds a shard behind the others."""
-        self._waiting.append(shard)
-        if len(self._waiting) == _BATCH_ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        rows = [
-            (one.file, one.records, one.bytes, bytes.fromhex(one.sha256)) for one in self._waiting
-        ]
+    def flush() -> None:
+        rows = [(one.file, one.records, one.bytes, bytes.fromhex(one.sha256)) for one in waiting]
         columns = [
             pa.array(values, field.type)
-            for values, field in zip(zip(*rows, strict=True), _schema(), strict=True)
+            for values, field in zip(zip(*rows, strict=True), schema, strict=True)
         ]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_schema()))
-        self._waiting.clear()
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        waiting.clear()
 
-    def _flush_rest(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None and self._waiting:
-            self._flush()
+    def append(shard: ShardInfo) -> None:
+        waiting.append(shard)
+        if len(waiting) == _BATCH_ROWS:
+            flush()
 
-    def __enter__(self) -> ShardListWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._files.__exit__(kind, error, traceback)
+    with (
+        storage.create_arrow(place, durable=True, scratch=scratch) as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        yield append
+        if waiting:
+            flush()
 
 
 def write_shard_list(
@@ -243,9 +223,9 @@ def write_shard_list(
         scratch: See `storage.create`.
     """
     number = records = size = 0
-    with ShardListWriter(place, scratch=scratch) as writer:
+    with shard_list_writer(place, scratch=scratch) as append:
         for shard in shards:
-            writer.append(shard)
+            append(shard)
             number, records, size = number + 1, records + shard.records, size + shard.bytes
     return ShardList(place, number, records, size, file_sha256(place))
 

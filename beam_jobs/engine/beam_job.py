@@ -13,10 +13,10 @@ from beam_jobs.engine.processes import LOST_WORKER
 from beam_jobs.engine.runners import choose_runner, is_local
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import kept_error
 from beam_jobs.progress import Follower
 from beam_jobs.stages.list_pieces import PieceTask
 from beam_jobs.transform import BuildShardSet, DoListTasks
+from beam_jobs.work import kept_error
 from beam_jobs.workspace import read_json
 from shard_format import InputError
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from beam_jobs.engine.processes import WorkerProcesses
 from beam_jobs.memory import release_memory
-from beam_jobs.pipeline import BUILDS, Step, Work, count_nothing
+from beam_jobs.pipeline import BUILDS, Step
+from beam_jobs.work import Work, count_nothing
 from foundation.machine import usable_cores
 
 # Between two buckets a thread waits for more than half of its time (decision 0038).

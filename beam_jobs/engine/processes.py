@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from beam_jobs.memory import SYSTEM_POOL_VARIABLE
-from beam_jobs.pipeline import Work
+from beam_jobs.work import Work
 from foundation import errors
 from shard_format import InputError
 

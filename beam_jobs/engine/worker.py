@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 
 from beam_jobs.engine.processes import KEEP, READY, Failure, Request
 from beam_jobs.memory import release_memory
-from beam_jobs.pipeline import Work, count_nothing
 from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.work import Work, count_nothing
 from shard_format import ShardmillError
 
 

@@ -50,7 +50,7 @@ from shard_format import (
 )
 from shard_format.index_parts import index_tables, plan_parts, write_index
 from shard_format.keys import UInt64Array
-from shard_format.shard_list import ShardList, ShardListWriter
+from shard_format.shard_list import ShardList, shard_list_writer
 
 _VARINT_BYTES = 5  # of the length of an example, at most
 _CACHED_LABELS = 1 << 16  # whose sizes are known: a record may have any of a million combinations
@@ -335,10 +335,10 @@ def _write_index(
             yield own
 
     with contextlib.ExitStack() as stack:
-        listed: Any = shards
+        append = shards.append
         if in_parts:
-            listed = stack.enter_context(ShardListWriter(place, scratch=scratch))
-        rows = tables(listed.append)
+            append = stack.enter_context(shard_list_writer(place, scratch=scratch))
+        rows = tables(append)
         parts = write_index(workspace.out, name, records.tolist(), rows, schema, scratch=scratch)
     if not in_parts:
         return SplitInfo(tuple(shards), {})

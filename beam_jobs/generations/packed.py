@@ -32,7 +32,7 @@ class ChangedSequences(NamedTuple):
 
     Attributes:
         rows: [k] int64, ascending: their rows in the index.
-        table: Rows of those that remain, sorted by key; their frames are in a file.
+        table: Rows of the sequences that remain, sorted by key; their frames are in a file.
     """
 
     rows: IntArray

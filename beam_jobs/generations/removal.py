@@ -82,7 +82,7 @@ def _with(table: pa.Table, prints: pa.Array, ids: pa.Array) -> pa.ChunkedArray:
 
 
 def _rows(table: pa.Table, mask: pa.ChunkedArray, *, keyed: bool) -> set[tuple[int, bytes]]:
-    """Key and fingerprint of some rows; without their keys, 0 stands in place of each."""
+    """The (key, fingerprint) of the rows in a mask; with 0 for the key where it is not `keyed`."""
     rows = table.select(["key", "fingerprint"]).filter(mask)
     keys = rows["key"].to_pylist() if keyed else [0] * len(rows)
     return set(zip(keys, rows["fingerprint"].to_pylist(), strict=True))

@@ -22,8 +22,8 @@ from beam_jobs.build import open_job
 from beam_jobs.moved_sources import MERGED_KEY
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.stages.list import list_corpus
+from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.staging.seen_items import hashes_in, listed_hashes, write_items
-from beam_jobs.staging.units import listing_batches
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.storage import Place
@@ -83,7 +83,7 @@ def items_of_build(
         job = dataclasses.replace(job, out=str(work.out), base="", base_generation=None)
         list_corpus(open_job(dataclasses.replace(job, only_items=""), work))
         hashes.append(listed_hashes(work))
-        names = (table["record_id"].to_pylist() for table in listing_batches(work))
+        names = (table["record_id"].to_pylist() for table in listed_batches(work))
         ids.append(np.array([id_hash(name) for rows in names for name in rows], np.uint64))
     listed, items = np.concatenate(hashes), np.concatenate(ids)
     known = _known_items(directory)

@@ -24,11 +24,11 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.repair.finished import FinishedFiles
 from beam_jobs.stages.labels import label_features
-from beam_jobs.stages.list import list_corpus, read_units
+from beam_jobs.stages.list import list_corpus
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import unit_files
 from beam_jobs.staging.examples import StagedRecord
-from beam_jobs.staging.units import Unit, done_before, forget_unit, listed_pieces
+from beam_jobs.staging.units import Unit, done_before, forget_unit, listed_pieces, read_units
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage
 from foundation.machine import usable_cores

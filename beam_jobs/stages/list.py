@@ -10,17 +10,15 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.changes import EXCLUDED_KEY, note_changes, summarized_roots
-from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs, whole_corpus
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, items_in
 from beam_jobs.corpus.label_pattern import guess_pattern
@@ -46,8 +44,8 @@ from beam_jobs.stages.listing_file import (
 )
 from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.seen_items import SeenItemFilter
-from beam_jobs.staging.units import Unit, aimed_unit_bytes, power_of_two
-from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
+from beam_jobs.staging.units import aimed_unit_bytes, power_of_two
+from beam_jobs.workspace import read_batches, write_table
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import parse_size, some_of
@@ -58,7 +56,6 @@ UNIT_VERSION = 3
 # Of jobs with --labels: units of earlier versions have the bytes of files without a row.
 _LABELLED = {"files_without_row": "names"}
 
-_BATCH_ROWS = 2048  # units, as Python objects
 _UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
 _SHOWN_REJECTED = 3
 _GUESSED_ROWS = 10_000  # whose names are searched for a class
@@ -237,23 +234,6 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         stage_options=stage_options,
         roots=summarized_roots(options.sources),
     )
-
-
-def read_units(workspace: Workspace) -> Iterator[Unit]:
-    """All units, in the order of the listing."""
-    return _units(read_table(workspace.unit_table))
-
-
-def largest_first(workspace: Workspace) -> Iterator[Unit]:
-    """All units in the order to hand them out, so that the small ones fill the gaps at the end."""
-    table = read_table(workspace.unit_table)
-    return _units(table.take(pa.array(np.argsort(-int64(table["bytes"]), kind="stable"))))
-
-
-def _units(table: pa.Table) -> Iterator[Unit]:
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-        for values in batch.to_pylist():
-            yield Unit(**values)
 
 
 def _check_not_empty(context: JobContext, total: WrittenListing, places: Sequence[Place]) -> None:

@@ -1,7 +1,4 @@
-"""The listing of a piece of the corpus: how it is written, cut into units, and read.
-
-A unit is a range of its rows. A worker finds them by the bytes that they have in the file.
-"""
+"""The listing of a piece of the corpus: how it is written, and cut into units."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,8 +15,8 @@ from beam_jobs.changes import SourceSummaries
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.pieces import CorpusPiece
-from beam_jobs.corpus.record import SourceItem
 from beam_jobs.job_context import JobContext
+from beam_jobs.staging.listed_items import LISTED_ROWS, range_crc32
 from beam_jobs.staging.seen_items import (
     ItemHashWriter,
     SeenItemFilter,
@@ -33,11 +29,9 @@ from beam_jobs.staging.units import UNIT_SCHEMA, Unit
 from beam_jobs.workspace import read_batches
 from foundation import storage
 from foundation.storage import Place, RandomAccessFile
-from shard_format import InputError, id_hash
+from shard_format import id_hash
 
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
-_BATCH_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
-_CHECK_BYTES = 1 << 20  # 1 MiB of the listing in memory at a time
 _LONGEST_UNIT = 3  # times the aims: a unit ends there though no record's hash says so
 
 _Row = TypeVar("_Row")
@@ -64,9 +58,9 @@ class WrittenListing(NamedTuple):
 
     def located(self, unit: Unit, listing: RandomAccessFile) -> Unit:
         """A unit with the place and the checksum of its batches, which a worker reads."""
-        first, last = unit.start // _BATCH_ROWS, -(-unit.end // _BATCH_ROWS)
+        first, last = unit.start // LISTED_ROWS, -(-unit.end // LISTED_ROWS)
         begin, size = self.places[first], self.places[last] - self.places[first]
-        crc32 = _crc32(listing, begin, size)
+        crc32 = range_crc32(listing, begin, size)
         return unit._replace(listed_at=begin, listed_bytes=size, listed_crc32=crc32)
 
 
@@ -235,52 +229,5 @@ def _cut(
 
 def batched(items: Iterator[_Row]) -> Iterator[list[_Row]]:
     """Rows by the batch of a listing."""
-    while rows := list(itertools.islice(items, _BATCH_ROWS)):
+    while rows := list(itertools.islice(items, LISTED_ROWS)):
         yield rows
-
-
-def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
-    """The items of one unit, in listing order; of a local listing, a batch is in memory.
-
-    Raises:
-        InputError: The listing was damaged since it was written.
-    """
-    row = unit.start - unit.start % _BATCH_ROWS
-    with _batches_of(listing, unit) as (data, end):
-        while data.tell() < end:
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), ITEM_SCHEMA)
-            first = max(0, unit.start - row)
-            yield from items_in(batch.slice(first, unit.end - row - first))
-            row += batch.num_rows
-
-
-def _check_listed(listing: Place, unit: Unit, crc32: int) -> None:
-    if crc32 != unit.listed_crc32:
-        raise InputError(
-            f"The listing {listing} was damaged during the build. Run the same command again."
-        )
-
-
-def _crc32(file: RandomAccessFile, offset: int, size: int) -> int:
-    """CRC-32 of a range of a file; of less where the file ends before."""
-    crc32, end = 0, offset + size
-    while offset < end and (data := file.read_at(offset, min(_CHECK_BYTES, end - offset))):
-        crc32 = zlib.crc32(data, crc32)
-        offset += len(data)
-    return crc32
-
-
-@contextlib.contextmanager
-def _batches_of(listing: Place, unit: Unit) -> Iterator[tuple[pa.NativeFile, int]]:
-    """A file at the first batch of a unit, and where the last one ends."""
-    path = storage.local_path(listing)
-    if path is None:
-        data = storage.read_range(listing, unit.listed_at, unit.listed_bytes)
-        _check_listed(listing, unit, zlib.crc32(data))
-        yield pa.BufferReader(data), len(data)
-        return
-    with contextlib.closing(storage.open_random(listing)) as written:
-        _check_listed(listing, unit, _crc32(written, unit.listed_at, unit.listed_bytes))
-    with pa.OSFile(str(path)) as file:  # not mapped: its pages would count as memory of the job
-        file.seek(unit.listed_at)
-        yield file, unit.listed_at + unit.listed_bytes

@@ -66,7 +66,7 @@ class WrittenShard(NamedTuple):
 
 
 class ShardDone(NamedTuple):
-    """What leaves a worker about a finished shard: the rest stays beside its index rows.
+    """All that a worker hands on about a finished shard; the rest stays beside its index rows.
 
     A corpus of 1,000 TB has seven million shards, and one worker has all of these.
 

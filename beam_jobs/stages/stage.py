@@ -41,7 +41,7 @@ from beam_jobs.memory import release_memory
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
 from beam_jobs.rejects import RejectWriter
-from beam_jobs.stages.listing_file import read_unit
+from beam_jobs.staging.listed_items import read_unit
 from beam_jobs.staging.reordering import RowSorter, Spool
 from beam_jobs.staging.units import (
     SIDECAR_FIELDS,

@@ -13,7 +13,7 @@ disk that loses bits. What is damaged is staged again. Payload has a checksum fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.source_io import CHANGED
-from beam_jobs.workspace import Workspace, read_batches, read_marker, read_table
+from beam_jobs.workspace import Workspace, read_marker, read_table
 from foundation import storage
 from foundation.storage import Place
 from shard_format import DamageError, InputError, file_sha256
@@ -41,6 +41,7 @@ SIDECAR_FIELDS = (
 )
 
 
+_UNIT_ROWS = 2048  # units, as Python objects
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
@@ -114,12 +115,21 @@ def listed_pieces(workspace: Workspace) -> list[int]:
     return pc.unique(read_table(workspace.unit_table)["piece"]).to_pylist() or [0]
 
 
-def listing_batches(
-    workspace: Workspace, columns: Sequence[str] | None = None
-) -> Iterator[pa.Table]:
-    """The items of a listed corpus in order, one batch at a time; see `read_batches`."""
-    for piece in listed_pieces(workspace):
-        yield from read_batches(workspace.listing_of(piece), columns)
+def read_units(workspace: Workspace) -> Iterator[Unit]:
+    """All units, in the order of the listing."""
+    return _units(read_table(workspace.unit_table))
+
+
+def largest_first(workspace: Workspace) -> Iterator[Unit]:
+    """All units in the order to hand them out, so that the small ones fill the gaps at the end."""
+    table = read_table(workspace.unit_table)
+    return _units(table.take(pa.array(np.argsort(-int64(table["bytes"]), kind="stable"))))
+
+
+def _units(table: pa.Table) -> Iterator[Unit]:
+    for batch in table.to_batches(max_chunksize=_UNIT_ROWS):
+        for values in batch.to_pylist():
+            yield Unit(**values)
 
 
 class UnitSummary(NamedTuple):

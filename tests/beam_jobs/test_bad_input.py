@@ -63,8 +63,8 @@ def test_quarantine_in_many_parts(make_images, build, tmp_path, monkeypatch):
         originals[name] = b"broken" * number
         (corpus / name).write_bytes(originals[name])
     build(corpus, "one", source="class-folders")
-    monkeypatch.setattr("beam_jobs.stages.commit.quarantine.PART_BYTES", 400)
-    monkeypatch.setattr("beam_jobs.stages.commit.quarantine.GROUP_BYTES", 150)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._PART_BYTES", 400)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._GROUP_BYTES", 150)
     build(corpus, "many", unit_size="200B", source="class-folders")
     assert len(list((tmp_path / "many" / "quarantine").iterdir())) > 3
     rows = quarantine(tmp_path / "many")

@@ -186,9 +186,11 @@ def test_a_damaged_listing_is_found_before_it_is_decoded(tmp_path):
     data = bytearray(listing.read_bytes())
     data[len(data) // 2] ^= 4
     listing.write_bytes(data)
-    from beam_jobs.stages.list import read_units
-    from beam_jobs.stages.listing_file import read_unit
+    from beam_jobs.staging.listed_items import listed_batches, read_unit
+    from beam_jobs.staging.units import read_units
 
     units = list(read_units(started.workspace))
     with pytest.raises(InputError, match="during the build"):
         [list(read_unit(started.workspace.listing, unit)) for unit in units]
+    with pytest.raises(InputError, match="during the build"):
+        list(listed_batches(started.workspace))

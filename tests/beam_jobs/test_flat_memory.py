@@ -16,10 +16,11 @@ from beam_jobs import bounds
 from beam_jobs.engine import local
 from beam_jobs.engine.processes import worker_processes
 from beam_jobs.options import ImageOptions, TextOptions
-from beam_jobs.pipeline import BUILDS, Step, Work
+from beam_jobs.pipeline import BUILDS, Step
 from beam_jobs.run import preprocess
 from beam_jobs.staging import reader, seen_items
 from beam_jobs.staging.units import UNIT_SCHEMA
+from beam_jobs.work import Work
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import frame, unframe
 

@@ -12,10 +12,10 @@ from beam_jobs import TextOptions, preprocess
 from beam_jobs.images.extractor import ImageExtractor
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import OPTIONS
-from beam_jobs.pipeline import Work
 from beam_jobs.record_types.image import ImageRecords
 from beam_jobs.record_types.text import TextRecords
 from beam_jobs.text.extractor import TextExtractor
+from beam_jobs.work import Work
 from shard_format import file_sha256
 from tests.fixtures.damage import make_corpus
 

@@ -202,10 +202,11 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     from beam_jobs.stages.commit import commit
     from beam_jobs.stages.commit.index import write_index
     from beam_jobs.stages.commit.shard_set import WrittenParts
-    from beam_jobs.stages.list import list_corpus, read_units, resolve_options
+    from beam_jobs.stages.list import list_corpus, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
     from beam_jobs.stages.stage import stage_unit
+    from beam_jobs.staging.units import read_units
 
     job = JobContext.create(resolve_options(kind.options(corpus, out, **options)))
     job.workspace.create()
@@ -236,8 +237,8 @@ def test_a_crash_before_any_rename_of_a_large_job(kind, build, tmp_path, monkeyp
     options = {"unit_size": "2KiB", "num_shards": 4}
     monkeypatch.setattr(index_parts, "PART_ROWS", 5)
     monkeypatch.setattr(duplicates, "PART_ROWS", 2)
-    monkeypatch.setattr(quarantine, "PART_BYTES", 1 << 10)
-    monkeypatch.setattr(quarantine, "GROUP_BYTES", 1 << 9)
+    monkeypatch.setattr(quarantine, "_PART_BYTES", 1 << 10)
+    monkeypatch.setattr(quarantine, "_GROUP_BYTES", 1 << 9)
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
     parts = {"index/train-00001.arrow", "quarantine/part-00001.parquet"}
@@ -265,7 +266,8 @@ def test_a_crash_before_any_rename_of_a_large_job(kind, build, tmp_path, monkeyp
 def _run_steps(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
     """The steps of the pipeline, one after the other in this thread."""
     from beam_jobs.build import begin, open_job
-    from beam_jobs.pipeline import BUILDS, count_nothing, merging_of, steps
+    from beam_jobs.pipeline import BUILDS, merging_of, steps
+    from beam_jobs.work import count_nothing
 
     job = open_job(kind.options(corpus, out, **options))
     build = begin(job)

@@ -11,16 +11,16 @@ import pytest
 # The files and functions of the product that a way may enter: a little more than it does. Who makes
 # a way shorter lowers its limit.
 LIMITS = {
-    "images job": (113, 823),  # aim: 75 files
-    "images job, stage": (41, 180),  # aim: 30
+    "images job": (115, 824),  # aim: 75 files
+    "images job, stage": (42, 180),  # aim: 30
     "images job, plan": (37, 170),  # aim: 25
-    "images job, shard": (22, 119),  # aim: 22
-    "images job, commit": (53, 272),  # aim: 30
-    "text job": (125, 868),  # aim: 85
-    "text job, stage": (54, 235),  # aim: 40
+    "images job, shard": (23, 119),  # aim: 22
+    "images job, commit": (54, 282),  # aim: 30
+    "text job": (127, 869),  # aim: 85
+    "text job, stage": (55, 235),  # aim: 40
     "text job, plan": (37, 175),  # aim: 25
-    "text job, shard": (23, 120),  # aim: 22
-    "text job, commit": (58, 274),  # aim: 30
+    "text job, shard": (24, 120),  # aim: 22
+    "text job, commit": (59, 284),  # aim: 30
     "images first batch": (40, 229),  # aim: 26
     "text first batch": (32, 182),  # aim: 22
 }

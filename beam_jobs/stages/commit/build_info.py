@@ -26,7 +26,7 @@ from beam_jobs.package_versions import package_version
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.units import listing_batches
+from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.workspace import Workspace
 from foundation.options import flag_of
 from foundation.wording import counted
@@ -178,7 +178,7 @@ def _rare_endings(extractor: RecordExtractor, workspace: Workspace) -> Iterator[
     if not extractor.format_of(b"text", ""):
         return
     counts: Counter[str] = Counter()
-    for batch in listing_batches(workspace, ["record_id", "reason"]):
+    for batch in listed_batches(workspace):
         usable = batch.filter(pc.equal(batch["reason"], ""))["record_id"]
         for one in pc.value_counts(endings(usable)).to_pylist():
             counts[one["values"]] += one["counts"]

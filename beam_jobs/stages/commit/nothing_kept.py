@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from beam_jobs.corpus.names import shown_name
 from beam_jobs.rejects import read_rejects
-from beam_jobs.stages.list import read_units
 from beam_jobs.staging import UnitSummary, unit_files
+from beam_jobs.staging.units import read_units
 from beam_jobs.workspace import Workspace
 from foundation.errors import EmptySetError
 from foundation.wording import counted, shortened, visible

@@ -12,17 +12,16 @@ import pyarrow.parquet as pq
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.progress import report
 from beam_jobs.rejects import read_rejects
-from beam_jobs.stages.list import read_units
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
-from beam_jobs.staging.units import dropping_damaged
+from beam_jobs.staging.units import dropping_damaged, read_units
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from shard_format import naming
 from shard_format.dropped import QUARANTINE_SCHEMA
 from shard_format.removed_records import RemovedRecords
 
-PART_BYTES = 64 << 20  # 64 MiB of originals per file
-GROUP_BYTES = 4 << 20  # 4 MiB per row group, which is held in memory
+_PART_BYTES = 64 << 20  # 64 MiB of originals per file
+_GROUP_BYTES = 4 << 20  # 4 MiB per row group, which is held in memory
 # Images are compressed already, and no two of them are equal.
 _WRITER_OPTIONS: dict[str, Any] = {
     "use_dictionary": ["label", "stage", "reason"],
@@ -73,24 +72,46 @@ def write_parts(workspace: Workspace, rows: Iterator[pa.RecordBatch]) -> list[st
     return written
 
 
+class QuarantineCuts:
+    """Where a row group ends, and where a part does: behind so many bytes, whatever comes next."""
+
+    def __init__(self) -> None:
+        self._part_bytes = self._group_bytes = 0
+
+    def ends(self, row_bytes: int) -> tuple[bool, bool]:
+        """Whether the next row is the last of its row group, and of its part."""
+        self._group_bytes += row_bytes
+        if self._group_bytes < _GROUP_BYTES:
+            return False, False
+        self._part_bytes, self._group_bytes = self._part_bytes + self._group_bytes, 0
+        if self._part_bytes < _PART_BYTES:
+            return True, False
+        self._part_bytes = 0
+        return True, True
+
+
 def write_part(
     sink: pa.NativeFile, row: pa.RecordBatch | None, rows: Iterator[pa.RecordBatch]
 ) -> pa.RecordBatch | None:
     """Writes `row`, then others until the part is full; returns the first row of the next part."""
-    part_bytes = 0
+    cuts, group, is_full = QuarantineCuts(), list[pa.RecordBatch](), False
     with pq.ParquetWriter(sink, QUARANTINE_SCHEMA, **_WRITER_OPTIONS) as writer:
-        while row is not None and part_bytes < PART_BYTES:
-            group: list[pa.RecordBatch] = []
-            group_bytes = 0
-            while row is not None and group_bytes < GROUP_BYTES:
-                group.append(row)
-                group_bytes += row.nbytes
-                row = next(rows, None) if group_bytes < GROUP_BYTES else None
-            writer.write_table(pa.Table.from_batches(group, QUARANTINE_SCHEMA))
-            part_bytes += group_bytes
-            group.clear()  # free them before the next row is read
+        while row is not None and not is_full:
+            group.append(row)
+            ends, is_full = cuts.ends(row.nbytes)
+            row = None  # freed with its group, before the next one is read
+            if ends:
+                _write_group(writer, group)
             row = next(rows, None)
+        if group:
+            _write_group(writer, group)
     return row
+
+
+def _write_group(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> None:
+    """Writes rows and frees them, before the next row is read."""
+    writer.write_table(pa.Table.from_batches(group, QUARANTINE_SCHEMA))
+    group.clear()
 
 
 def _rejects(

@@ -21,10 +21,10 @@ from beam_jobs.progress import report
 from beam_jobs.stages.commit import quarantine
 from beam_jobs.stages.commit.duplicates import WrittenFile
 from beam_jobs.stages.commit.quarantine import rejects_of
-from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.merge_levels import part_of
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.removed import read_planned
+from beam_jobs.staging.units import read_units
 from beam_jobs.workspace import Workspace, read_planned_marker, write_marker
 from foundation import storage
 from foundation.storage import Place
@@ -96,19 +96,16 @@ def quarantine_tasks(measured: Iterable[int], context: JobContext) -> Iterator[Q
         measured: Numbers of the tasks that have measured it.
         context: The job.
     """
-    workspace = context.workspace
-    number, rows, part_bytes, group_bytes = 0, list[tuple[int, int, int]](), 0, 0
-    total = 0
+    workspace, cuts = context.workspace, quarantine.QuarantineCuts()
+    number, rows, total = 0, list[tuple[int, int, int]](), 0
     for task in sorted(measured):
         begin = row = 0
         units = read_planned_marker(_sizes(workspace, task))
         for row, size in enumerate((size for *_, sizes in units for size in sizes), 1):
-            group_bytes += size
-            if group_bytes >= quarantine.GROUP_BYTES:
-                part_bytes, group_bytes = part_bytes + group_bytes, 0
-            if part_bytes >= quarantine.PART_BYTES:
+            _, is_full = cuts.ends(size)
+            if is_full:
                 yield QuarantineTask(number, [*rows, (task, begin, row)])
-                number, rows, part_bytes, begin = number + 1, [], 0, row
+                number, rows, begin = number + 1, [], row
         if begin < row:
             rows.append((task, begin, row))
         total += row

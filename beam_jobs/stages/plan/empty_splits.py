@@ -15,7 +15,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
-from beam_jobs.staging.units import listing_batches
+from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.workspace import Workspace
 from foundation.wording import counted
 
@@ -121,7 +121,7 @@ def _given(
     """Of the splits that folders, or the rows of --labels, name."""
     listed = {
         name
-        for batch in listing_batches(workspace, ["split"])
+        for batch in listed_batches(workspace)
         for name in pc.unique(batch["split"]).drop_null().to_pylist()
     }
     full = {name for name, count in zip(assignment.names, kept.tolist(), strict=True) if count}

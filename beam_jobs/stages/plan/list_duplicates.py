@@ -35,7 +35,7 @@ _SHOWN_PER_CLUSTER = 8
 _PART = pa.field("part", pa.int64())
 LISTED, KEPT_SPLITS = "listed", "kept-splits"  # exchanges
 
-# The record that is kept for a row, if its split is told later, and then that split.
+# The kept record of the cluster of a row whose split is looked up later; and that split.
 KEPT_RECORD = pa.field("kept_record", pa.int64())
 LISTED_SCHEMA = DUPLICATES_SCHEMA.append(KEPT_RECORD)
 KEPT_SPLIT = np.dtype([("record", np.int64), ("split", np.int8)])

@@ -25,7 +25,6 @@ from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import ClassNames, name_classes, names_in
-from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings
@@ -65,6 +64,7 @@ from beam_jobs.staging.assignment import (
 from beam_jobs.staging.recipes import RecipeWriter, ShardSpec, recipe_units
 from beam_jobs.staging.reordering import rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.units import read_units
 from beam_jobs.workspace import Workspace, read_batches, read_planned_marker, write_marker
 from foundation import storage
 from foundation.wording import parse_size

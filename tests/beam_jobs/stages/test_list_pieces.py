@@ -18,10 +18,10 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.stages import list_pieces
-from beam_jobs.stages.list import list_corpus, read_units, resolve_options
-from beam_jobs.stages.listing_file import read_unit
+from beam_jobs.stages.list import list_corpus, resolve_options
+from beam_jobs.staging.listed_items import read_unit
 from beam_jobs.staging.seen_items import item_identity
-from beam_jobs.staging.units import listed_pieces
+from beam_jobs.staging.units import listed_pieces, read_units
 from foundation import storage
 from shard_format import InputError, naming, verify
 

@@ -40,7 +40,7 @@ EDGE = np.dtype([("node", np.uint64), ("other", np.uint64)])
 # A record, and the smallest node of its component.
 ROOT = np.dtype([("record", np.int64), ("root", np.uint64)])
 
-# How often nodes are contracted, at most: to an eighth of those of chains.
+# Contractions at most; each leaves at most half of the nodes of a chain.
 TURNS = 3
 
 ROOTS = "roots"  # exchange
@@ -338,7 +338,7 @@ def _trees(ends: UInt64Array) -> UInt64Array:
 
 
 def _replaced(nodes: UInt64Array, rows: StructuredArray) -> UInt64Array:
-    """[n] the other nodes of those that have a row of EDGE, and the nodes that have none."""
+    """[n] the `other` of each node in `rows`, of EDGE; a node without a row stays as it is."""
     if not len(rows):
         return nodes
     rows = rows[np.argsort(rows["node"])]

@@ -28,7 +28,7 @@ class Decisions:
         named: The splits that the source names; None is among them if a record has none.
         staged: Class names of all records by label feature.
         noted: What tasks that find near duplicates noted, by name, in the order of ranges.
-        turns: How often records with near duplicates were contracted; None while that goes on.
+        turns: Contractions of the graph of near duplicates; None before the last one is done.
         dropped: Number of duplicates to leave out.
         clusters: Number of clusters of duplicates.
         conflicts: Clusters whose records have different labels.

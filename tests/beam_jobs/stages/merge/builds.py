@@ -10,7 +10,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.commit.index import write_index
 from beam_jobs.stages.commit.shard_set import WrittenParts
-from beam_jobs.stages.list import list_corpus, read_units, resolve_options
+from beam_jobs.stages.list import list_corpus, resolve_options
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import load_merge_plan, merge_tasks, merged_shards, plan_shards
 from beam_jobs.stages.plan import plan as planning
@@ -25,6 +25,7 @@ from beam_jobs.stages.plan.merge_levels import (
 from beam_jobs.stages.plan.spread import begin_rounds, decide_round, do_round, is_spread, shards
 from beam_jobs.stages.shard import write_shard
 from beam_jobs.stages.stage import stage_unit
+from beam_jobs.staging.units import read_units
 
 FORCED = Merging(OBJECT_STORE, MergeLimits(block_bytes=1 << 16), 4)
 

@@ -66,9 +66,10 @@ def test_a_larger_sample_trains_another_tokenizer(build_text):
 def shards_of(options):
     """A job whose stages up to the plan are done, and its shards to write."""
     from beam_jobs.job_context import JobContext
-    from beam_jobs.stages.list import list_corpus, read_units
+    from beam_jobs.stages.list import list_corpus
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.stage import stage_unit
+    from beam_jobs.staging.units import read_units
 
     job = JobContext.create(options)
     job.workspace.create()
