@@ -23,8 +23,8 @@ STAGED_BYTES = 64 << 20  # 64 MiB
 
 # Rows on their way into another order: batches are joined now and then, because the columns of a
 # batch of some hundred rows, as they are made, take three times their bytes.
-JOINED_ROWS = 1 << 11
-SORTED_BYTES = 8 << 20  # 8 MiB: some 30,000 rows of texts
+JOINED_ROWS = 1 << 9
+SORTED_BYTES = 1 << 20  # 1 MiB: some 4,000 rows of texts
 SPOOLED_BYTES = 1 << 20  # 1 MiB: a unit of any size takes the same
 
 # Planning: rows of a sidecar that are looked at together. A unit of tiny documents has a million.
@@ -32,10 +32,13 @@ PLANNED_ROWS = 1 << 16
 
 # Rows of a partition: 24 bytes each while sorted, some 200 if they are duplicates. Rows that wait
 # for a place in a file: some 2 MiB.
-LEAST_PARTITION_ROWS = 1 << 16
+LEAST_PARTITION_ROWS = 1 << 15
 MOST_PARTITION_ROWS = 1 << 22
 WAITING_ROWS = 1 << 16
 WAITING_BYTES = 16 << 20  # 16 MiB: fewer rows, if they are images
+
+# Exact duplicates that are joined to clusters at a time, some 400 bytes each.
+REPEATED_ROWS = 1 << 13
 
 # Planning in rounds: bytes of an exchange that a request reads; up to 17 of them wait.
 EXCHANGED_BYTES = 4 << 20  # 4 MiB

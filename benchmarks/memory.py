@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import simplejpeg
 
+from beam_jobs.memory import SYSTEM_POOL_VARIABLE
 from benchmarks.measure import parser, run, take_turns, write
 from benchmarks.text_corpus import documents
 
@@ -78,6 +79,7 @@ def main() -> None:
                 work / "set",
                 json.dumps(options | further),
                 worktree=chosen.worktree,
+                variables=SYSTEM_POOL_VARIABLE,  # as the command line
                 sample_seconds=_SAMPLE_SECONDS,
             )
             for size in sizes

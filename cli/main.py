@@ -111,6 +111,8 @@ def main() -> None:
     """Runs the command line; only bugs show a traceback."""
     _open_closed_streams()
     _show_everything()
+    # Arrow's own allocator keeps what is free, for every thread; it is chosen when Arrow is loaded.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     code: str | int | None = 0
     with ending.of_command():
         try:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from beam_jobs import bounds
 from beam_jobs.columns import IntArray, fixed_bytes, int64, repeated, run_starts, uint64
 from beam_jobs.staging.reordering import StructuredArray, rows_of_partition
 from beam_jobs.staging.sidecars import Sidecars
@@ -102,14 +103,21 @@ def described(
 
 
 def whole_runs(tables: Iterable[pa.Table], by: str = BY_HEAD[0]) -> Iterator[pa.Table]:
-    """Sorted tables, cut where their first key changes, which is the head of a fingerprint."""
+    """Sorted tables, cut where their first key changes, which is the head of a fingerprint.
+
+    A part has `bounds.REPEATED_ROWS` or more: as many as the last key of these rows has.
+    """
     rest = None
     for table in tables:
         joined = table if rest is None else pa.concat_tables([rest, table])
         heads = uint64(joined[by])
         last = int(np.searchsorted(heads, heads[-1]))
-        if last:
-            yield joined.slice(0, last)
+        start = 0
+        while start < last:
+            end_key = heads[min(start + bounds.REPEATED_ROWS, last) - 1]
+            end = int(np.searchsorted(heads, end_key, side="right"))
+            yield joined.slice(start, end - start)
+            start = end
         rest = joined.slice(last)
     if rest is not None:
         yield rest

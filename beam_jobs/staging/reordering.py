@@ -15,6 +15,7 @@ partition.
 from __future__ import annotations
 
 import bisect
+import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from typing_extensions import override
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, bounds_of, bytes_of
 
-_RUN_BATCHES = 64  # of a run; one of every run is in memory while they are merged
+_RUN_BATCHES = 32  # of a run; one of every run is in memory while they are merged
 
 # Values of the columns that rows are sorted by. Code points have the order of their UTF-8, in which
 # Arrow sorts.
@@ -106,7 +107,7 @@ class RowSorter:
     def _join(self) -> None:
         arriving, self._arriving, self._arriving_rows = self._arriving, [], 0
         if arriving:
-            joined = pa.concat_tables(arriving).combine_chunks()
+            joined = _apart(pa.concat_tables(arriving).combine_chunks())
             self._held.append(joined)
             self._held_bytes += joined.nbytes
 
@@ -127,6 +128,21 @@ class RowSorter:
         table = pa.concat_tables(tables).combine_chunks()
         keys = [(name, "ascending") for name in self._by]
         return table.take(pc.sort_indices(table.select(self._by), sort_keys=keys))
+
+
+def _apart(table: pa.Table) -> pa.Table:
+    """A copy of rows outside of the heap.
+
+    They stay while kernels take and free blocks of some MiB: each of them that is behind such rows
+    in the heap leaves a gap in which no later one fits.
+    """
+    copied = []
+    for batch in table.to_batches():
+        data = batch.serialize()
+        region = mmap.mmap(-1, data.size)
+        region[:] = memoryview(data)
+        copied.append(pa.ipc.read_record_batch(pa.py_buffer(region), table.schema))
+    return pa.Table.from_batches(copied, table.schema)
 
 
 class _Run(NamedTuple):
@@ -151,14 +167,21 @@ class _Run(NamedTuple):
                 batch = self.reader.get_batch(self.batches.pop(0))
                 self.rest.append(pa.Table.from_batches([batch]))
             table = self.rest.pop()
-            rows = len(table)
-            if end is not None:
-                rows = bisect.bisect_left(range(rows), end, key=partial(_place, table, self.by))
+            rows = len(table) if end is None else _rows_before(table, self.by, end)
             if rows:
                 yield table.slice(0, rows)
             if rows < len(table):
                 self.rest.append(table.slice(rows))
                 return
+
+
+def _rows_before(table: pa.Table, by: Sequence[str], end: _Place) -> int:
+    """How many rows of a sorted table are before a place."""
+    low, high, first = 0, len(table), table[by[0]]
+    if pa.types.is_integer(first.type):  # the most often, and rarely equal
+        keys = first.to_numpy()
+        low, high = (int(np.searchsorted(keys, end[0], side)) for side in ("left", "right"))
+    return bisect.bisect_left(range(len(table)), end, low, high, key=partial(_place, table, by))
 
 
 def _place(table: pa.Table, by: Sequence[str], row: int) -> _Place:
@@ -222,7 +245,7 @@ StructuredArray = npt.NDArray[np.void]
 
 
 def rows_of_partition(records: int) -> int:
-    """Rows of a partition of a corpus: the same for up to 16 million records."""
+    """Rows of a partition of a corpus: the same for up to 8 million records."""
     even = -(-records // _MOST_PARTITIONS)
     return min(bounds.MOST_PARTITION_ROWS, max(bounds.LEAST_PARTITION_ROWS, even))
 

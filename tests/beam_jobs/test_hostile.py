@@ -128,14 +128,14 @@ def test_a_damaged_payload_is_dropped_and_staged_again(make_images, build, tmp_p
 
 
 def test_a_full_disk_that_takes_no_note_either(make_images, build, monkeypatch):
-    from beam_jobs import pipeline
+    from beam_jobs import work
     from beam_jobs.stages import shard
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shard, "frame_columns", full)
-    monkeypatch.setattr(pipeline, "write_json", full)
+    monkeypatch.setattr(work, "write_json", full)
     with pytest.raises(InputError, match="No space left"):
         build(make_images())
 
