@@ -94,13 +94,9 @@ def work_of(terabytes: float) -> MergeWork:
 
 def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
     """Every stage, in order."""
-    size, rows = work.payload_bytes, work.row_bytes
+    size = work.payload_bytes
     stages = list(_listing(work.records))
-    # The owner, what is known of the unit, three looks into the listing; two files are read again
-    # for their checksums.
-    reads = work.records + work.units * 7
-    staged = StageTraffic(reads, work.units * 4, size, size + rows)
-    stages.append(Stage("stage", staged, work.units, size / STAGE_BYTES_PER_SECOND))
+    stages.append(Stage("stage", staging_traffic(work), work.units, size / STAGE_BYTES_PER_SECOND))
     copying = OBJECT_STORE.bytes_per_second
     tasks = [level.groups * level.buckets for level in levels]
     for number, (name, traffic) in enumerate(shuffle_traffic(work, levels, MERGING).items()):
@@ -110,6 +106,13 @@ def stages_of(work: MergeWork, levels: tuple[Level, ...]) -> list[Stage]:
             count = tasks[number - 1] if name.startswith("merge") else work.shards
             stages.append(Stage(name, traffic, count, size / copying))
     return [*stages, *_committing(work)]
+
+
+def staging_traffic(work: MergeWork) -> StageTraffic:
+    """What staging asks of the storage, of images that are an object each."""
+    # Of a unit the owner, what is known of it, and its part of the listing; and its four files.
+    size = work.payload_bytes
+    return StageTraffic(work.records + 3 * work.units, 4 * work.units, size, size + work.row_bytes)
 
 
 def _committing(work: MergeWork) -> Iterator[Stage]:
@@ -179,6 +182,8 @@ def planning_traffic(work: MergeWork, ranges: int, groups: int) -> StageTraffic:
     # shards begin; those that receive slices where these are. Columns are read again for a
     # checksum, and clusters twice. Previews of 200 clusters are not worth counting.
     reads += slices + ranges * (10 + 2 * 6 + 5 + 3 + 1 + 2 + 5 + 1 + 2)
+    # Each task, and the one worker before each round and at the end, asks who owns the output.
+    reads += 10 * (ranges + 1) + 1
     # At the end, one worker reads the splits, and how many records shards have; and it reads what
     # is decided before each round.
     reads += ranges + 1 + 10
@@ -279,10 +284,10 @@ def commit_bytes(work: MergeWork) -> int:
 
 
 def _objects(work: MergeWork, levels: tuple[Level, ...]) -> int:
-    """Four of each unit, as many of a run, a recipe of each first run or shard, and the shards."""
+    """Four of each unit, two of a run, a recipe of each first run or shard, three of a shard."""
     runs = sum(level.groups * level.buckets for level in levels)
     recipes = levels[0].groups if levels else work.shards
-    return 4 * (work.units + runs) + recipes + work.shards
+    return 4 * work.units + 2 * runs + recipes + 3 * work.shards
 
 
 def _build(terabytes: int, workers: int) -> dict[str, Any]:

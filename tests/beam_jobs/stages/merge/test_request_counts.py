@@ -145,11 +145,11 @@ def test_requests_are_within_the_bound_and_what_the_cost_function_says(kind, cou
     # Without runs: a sidecar and a range for every unit that a shard has records of.
     assert direct[2]["read"] > 1.5 * work.records
     # The model has what is read from the work folder too, which is local here: the owner and what
-    # is known of a task, the plan, and recipes.
+    # is known of a task, the plan, recipes, and rows of the index.
     first, second = (level.groups * level.buckets for level in levels)
     for prefix, here, local in (
         ("merge", merged[1], 2 * first + second),
-        ("shard", merged[2], 3 * work.shards),
+        ("shard", merged[2], 4 * work.shards),
     ):
         stages = [one for name, one in model.items() if name.startswith(prefix)]
         reads = sum(one.reads for one in stages) - local
@@ -188,7 +188,8 @@ def test_requests_of_planning_in_rounds_are_what_the_page_says(
     model = runpy.run_path(str(repository / "docs" / "make_scale.py"))["planning_traffic"](
         MergeWork(units, 40, 2 * records, 0, 0), ranges, len(plan.recipes)
     )
-    assert 0.9 * model.reads < counted.requests["read"] <= 1.1 * model.reads
+    reads = model.reads - 10 * (ranges + 1)  # who owns the output is in a folder that is local here
+    assert 0.9 * reads < counted.requests["read"] <= 1.1 * reads
     assert 0.9 * model.writes < counted.requests["write"] <= 1.1 * model.writes
 
 
