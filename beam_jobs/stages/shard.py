@@ -159,10 +159,12 @@ def write_shard(
     plan = load_plan(workspace)
     builder = record_type.example_builder(workspace, spec.split)
     schema = index_schema(record_type.index_columns)
+    part = _index_part(workspace, spec.file)
+    rows = workspace.drafts({"rows": part})["rows"]
     # Under its final name: without a manifest, OUT is not a shard set yet.
     with (
         workspace.write(workspace.out / spec.file, durable=True) as file,
-        workspace.write_arrow(_index_part(workspace, spec.file)) as sink,
+        workspace.write_arrow(rows) as sink,
         pa.ipc.new_file(sink, schema) as index,
     ):
         shard = _ShardFile(spec.shard, file, index, schema)
@@ -174,7 +176,8 @@ def write_shard(
             shard.write(table, labels, builder.build_blocks(table, staged))
             del table, labels, payloads, staged  # else they are in memory with the next ones
     info = ShardInfo(spec.file, shard.records, shard.bytes, shard.digest.hexdigest())
-    digests = [file_sha256(_index_part(workspace, spec.file)), ""]
+    digests = [file_sha256(rows), ""]
+    workspace.publish({rows: part})
     counters = builder.counters()
     if counters is not None:
         counted = _counters_part(workspace, spec.file)

@@ -282,10 +282,10 @@ def shuffle_traffic(
     else:
         # A sidecar for every pair and a recipe; never more ranges than records.
         reads = pairs + work.shards + _requests(size, min(work.records, pairs * blocks), part)
-    # The owner, what is known of the shard, the plan, and its rows of the index again, for their
-    # checksum; then these rows and its description.
+    # The owner, what is known of the shard, and the plan; then its rows of the index and its
+    # description.
     writes = _requests(work.payload_bytes, work.shards, written) + 2 * work.shards
-    traffic["shard"] = StageTraffic(reads + 4 * work.shards, writes, size, size)
+    traffic["shard"] = StageTraffic(reads + 3 * work.shards, writes, size, size)
     return traffic
 
 

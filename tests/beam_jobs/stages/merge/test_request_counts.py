@@ -145,11 +145,11 @@ def test_requests_are_within_the_bound_and_what_the_cost_function_says(kind, cou
     # Without runs: a sidecar and a range for every unit that a shard has records of.
     assert direct[2]["read"] > 1.5 * work.records
     # The model has what is read from the work folder too, which is local here: the owner and what
-    # is known of a task, the plan, recipes, and rows of the index.
+    # is known of a task, the plan, and recipes.
     first, second = (level.groups * level.buckets for level in levels)
     for prefix, here, local in (
         ("merge", merged[1], 2 * first + second),
-        ("shard", merged[2], 4 * work.shards),
+        ("shard", merged[2], 3 * work.shards),
     ):
         stages = [one for name, one in model.items() if name.startswith(prefix)]
         reads = sum(one.reads for one in stages) - local
