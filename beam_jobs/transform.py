@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -59,19 +60,19 @@ class BuildShardSet(beam.PTransform):
     @override
     def expand(self, root: Any) -> Any:
         launched = self._build is not None
-        return _apply(self._builds(root), steps(self._context, self._merging, launched=launched))
-
-    def _builds(self, root: Any) -> Any:
-        """The one Build."""
+        job_steps = steps(self._context, self._merging, launched=launched)
         if self._build is not None:
-            return root | BUILDS >> beam.Create([self._build])
+            return _apply(partial(_created, root, self._build), job_steps)
         lists = ListCorpus(self._context, launched=False)
-        return (
-            root
-            | "Start" >> beam.Create([None])
-            | BUILDS >> beam.ParDo(RunWork(lists))
-            | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
-        )
+        build = root | "Start" >> beam.Create([None]) | BUILDS >> beam.ParDo(RunWork(lists))
+
+        def kept(label: str) -> Any:
+            """The Build for a step, a retry of which must not list again, and for the next one."""
+            nonlocal build
+            build = build | label >> beam.Reshuffle()
+            return build
+
+        return _apply(kept, job_steps)
 
 
 class DoListTasks(beam.PTransform):
@@ -89,15 +90,28 @@ class DoListTasks(beam.PTransform):
 
     @override
     def expand(self, root: Any) -> Any:
-        tasks = root | BUILDS >> beam.Create([list(self._tasks)])
-        return _apply(tasks, listing_steps(self._context))
+        first = partial(_created, root, list(self._tasks))
+        return _apply(first, listing_steps(self._context))
 
 
-def _apply(builds: Any, steps: Iterable[Step]) -> Any:
-    """The outputs of the last of some steps."""
-    collections = {BUILDS: builds}
+def _created(root: Any, element: object, label: str) -> Any:
+    """A collection of one element."""
+    return root | label >> beam.Create([element], reshuffle=False)
+
+
+def _apply(first: Callable[[str], Any], steps: Iterable[Step]) -> Any:
+    """The outputs of the last of some steps.
+
+    Args:
+        first: From a label to a collection of the element that is in the place of `BUILDS`. Each
+            step has its own: where one has many readers, Flink has 512 network buffers of 32 KiB
+            for each of them, at the same time.
+        steps: In an order in which they can be done.
+    """
+    collections: dict[str, Any] = {}
     for step in steps:
-        elements = collections[step.each]
+        own = step.each == BUILDS
+        elements = first(f"Start{step.name}") if own else collections[step.each]
         if step.spread:
             elements |= step.spread >> beam.Reshuffle()
         # Lists as side inputs are barriers on every runner; the local one cannot wait for a

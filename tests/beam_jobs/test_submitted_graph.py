@@ -15,7 +15,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.transform import RunWork
 
 STAGES = ["ListUnits", "StageUnits", "PlanShards", "WriteShards", "Commit"]
-SHUFFLED = {"KeepBuild", "SpreadUnits", "SpreadShards"}
+SHUFFLED = {"SpreadUnits", "SpreadShards", "StartListUnits", "StartPlanShards", "StartCommit"}
 
 
 @pytest.fixture(params=[ImageOptions, TextOptions])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 
@@ -12,7 +13,7 @@ from beam_jobs.engine.runners import choose_runner
 from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, MergeLimits, Merging
 from shard_format import load_build, load_manifest
 from tests.engines.flink import TASK_MANAGERS
-from tests.engines.jobs import ended, kill_launcher, staged_units, wait_until
+from tests.engines.jobs import IN_ROUNDS, ended, kill_launcher, staged_units, wait_until
 
 
 def test_a_set_is_the_one_of_the_local_engine_and_both_machines_work(job, flink, tmp_path, capsys):
@@ -76,6 +77,15 @@ def test_units_are_planned_in_rounds_and_merged_in_levels(samples, flink, tmp_pa
     assert load_manifest(tmp_path / "set").root_hash == local.manifest.root_hash
     for stage in ("JoinClusters", "OrderKeys", "Merge1", "Merge2"):
         assert sum(flink.records_by_task_manager(stage).values()) > 1
+
+
+def test_near_duplicates_are_found_in_rounds(images_job, flink, tmp_path):
+    """In so many steps that Flink has no network buffers for all of them behind one."""
+    job = dataclasses.replace(images_job, program=IN_ROUNDS)
+    code, said = job.run(tmp_path / "set", flink.beam_args)
+    assert code == 0, said
+    job.check(tmp_path / "set")
+    assert sum(flink.records_by_task_manager("VerifyPairs").values()) > 1
 
 
 def test_an_error_in_the_data_ends_the_job_at_once(images_job, flink, tmp_path):
