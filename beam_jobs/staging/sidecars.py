@@ -274,10 +274,22 @@ def take_rows(
     def take(run: IntArray) -> pa.Table:
         return _take_ascending(table_of(int(units[run[0]])), rows[run])
 
-    parts = list(storage.in_parallel(take, runs, remote=remote))
+    parts = list(_joined(storage.in_parallel(take, runs, remote=remote)))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(parts).take(pa.array(back))
+
+
+def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in fewer tables: the columns of one of few rows take more than these."""
+    arriving: list[pa.Table] = []
+    for table in tables:
+        arriving.append(table)
+        if sum(map(len, arriving)) >= bounds.JOINED_ROWS:
+            yield pa.concat_tables(arriving).combine_chunks()
+            arriving.clear()
+    if arriving:
+        yield pa.concat_tables(arriving)
 
 
 def _take_ascending(table: pa.Table, rows: IntArray) -> pa.Table:
