@@ -66,7 +66,7 @@ class WrittenShard(NamedTuple):
 
 
 class ShardDone(NamedTuple):
-    """All that a worker hands on about a finished shard; the rest stays beside its index rows.
+    """What a worker returns for a finished shard; its other values are stored with its rows.
 
     A corpus of 1,000 TB has seven million shards, and one worker has all of these.
 

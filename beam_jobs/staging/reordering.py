@@ -180,7 +180,8 @@ def _rows_before(table: pa.Table, by: Sequence[str], end: _Place) -> int:
     low, high, first = 0, len(table), table[by[0]]
     if pa.types.is_integer(first.type):  # the most often, and rarely equal
         keys = first.to_numpy()
-        low, high = (int(np.searchsorted(keys, end[0], side)) for side in ("left", "right"))
+        key = keys.dtype.type(end[0])  # else both are compared as floats
+        low, high = (int(np.searchsorted(keys, key, side)) for side in ("left", "right"))
     return bisect.bisect_left(range(len(table)), end, low, high, key=partial(_place, table, by))
 
 

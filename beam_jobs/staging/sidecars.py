@@ -282,12 +282,13 @@ def take_rows(
 
 def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in fewer tables: the columns of one of few rows take more than these."""
-    arriving: list[pa.Table] = []
+    arriving, rows = list[pa.Table](), 0
     for table in tables:
         arriving.append(table)
-        if sum(map(len, arriving)) >= bounds.JOINED_ROWS:
+        rows += len(table)
+        if rows >= bounds.JOINED_ROWS:
             yield pa.concat_tables(arriving).combine_chunks()
-            arriving.clear()
+            arriving, rows = [], 0
     if arriving:
         yield pa.concat_tables(arriving)
 
