@@ -25,6 +25,7 @@ from foundation import storage
 from foundation.storage import Place
 from shard_format import DamageError, Generation, Manifest, load_manifest, naming
 from shard_format.compaction import State, built_names, is_moving, read_state, whole_manifest
+from shard_format.fingerprint_files import files_in
 from shard_format.naming import below
 from shard_format.set_paths import delete_in_set
 from shard_format.shard_list import ShardList
@@ -158,8 +159,9 @@ def _unnamed(base: Place, new: Manifest) -> list[str]:
         for split, info in new.splits.items()
         for file in naming.table_files(split, len(info.index))
     )
-    names = (naming.BUILD, naming.CROISSANT, *tables, *naming.FINGERPRINT_FILES)
-    return [name for name in names if storage.stat(target_of(base) / name) is not None]
+    names = (naming.BUILD, naming.CROISSANT, *tables)
+    own = [name for name in names if storage.stat(target_of(base) / name) is not None]
+    return own + files_in(target_of(base))
 
 
 def _give_name(base: Place, name: str) -> None:

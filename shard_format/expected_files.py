@@ -21,6 +21,7 @@ from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
 from shard_format.checksums import check_build
+from shard_format.fingerprint_files import files_in, is_fingerprints
 from shard_format.manifest import Manifest
 from shard_format.shard_list import ShardInfo, shard_numbers
 from shard_format.unnamed_files import own_sets
@@ -164,25 +165,27 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
     for own in own_sets(directory, manifest):
         folder = directory / own.folder if own.folder else directory
         content = whole_build(folder)
-        has_key = FINGERPRINTS_KEY in content
-        named = {one.file: one for one in fingerprint_files(content)}
-        for name in naming.FINGERPRINT_FILES:
+        known = fingerprint_files(content)
+        stored.expected.extend(
+            one._replace(file=naming.below(own.folder, one.file)) for one in known
+        )
+        present, named = files_in(folder), {one.file for one in known}
+        if FINGERPRINTS_KEY in content:
+            absent = {*naming.FINGERPRINT_FILES, *present} - named
+            stored.absent.extend(naming.below(own.folder, name) for name in sorted(absent))
+            continue
+        for name in present:
+            why = f"{naming.BUILD} does not have it: an earlier version built the set"
+            why = why if content else f"{naming.BUILD} is not whole"
             file = naming.below(own.folder, name)
-            if name in named:
-                stored.expected.append(named[name]._replace(file=file))
-            elif has_key:
-                stored.absent.append(file)
-            elif storage.stat(folder / name) is not None:
-                why = f"{naming.BUILD} does not have it: an earlier version built the set"
-                why = why if content else f"{naming.BUILD} is not whole"
-                stored.notes.append(f"{file} has no checksum and was not checked: {why}")
+            stored.notes.append(f"{file} has no checksum and was not checked: {why}")
     return stored
 
 
 def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:
     """The files in `fingerprints/` that the content of a build.json names."""
     entries = build.get(FINGERPRINTS_KEY, {})
-    return [Expected(name, **entries[name]) for name in naming.FINGERPRINT_FILES if name in entries]
+    return [Expected(name, **info) for name, info in entries.items() if is_fingerprints(name, "")]
 
 
 def whole_build(directory: Place) -> dict[str, Any]:

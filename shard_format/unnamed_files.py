@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from shard_format import naming
 from shard_format.checksums import CheckedBuild, check_build, report_problem
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
+from shard_format.fingerprint_files import is_fingerprints
 from shard_format.keys import UInt64Array, id_hash
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import parse_manifest
@@ -27,6 +28,18 @@ from shard_format.set_paths import linked_folders
 _GENERATION = re.compile(rf"{naming.GENERATIONS_DIR}/\d{{4,}}/")
 # Sets have build.json, except golden ones of the first version, which lacked this option.
 _LATER_OPTION = "conflicts"
+
+
+class StoredNames(NamedTuple):
+    """Names, relative to a set, of the files in `fingerprints/` of all its generations.
+
+    Attributes:
+        named: Those that a build.json names.
+        absent: Those that none names, and that no file of the set has.
+    """
+
+    named: set[str]
+    absent: set[str]
 
 
 class OwnSet(NamedTuple):
@@ -145,19 +158,19 @@ def _has_report(base: Place, own: OwnSet, build: CheckedBuild) -> bool:
 
 
 def extra_files(
-    directory: Place, manifest: Manifest, absent: Collection[str], state: State | None
+    directory: Place, manifest: Manifest, stored: StoredNames, state: State | None
 ) -> Iterator[tuple[Damage, int | None]]:
     """Yields what is not part of the set, and its size; of a folder None.
 
     Args:
         directory: The set.
         manifest: Its manifest.
-        absent: Names of files that a set may have, and this one lacks.
+        stored: The files in `fingerprints/`.
         state: State of a compaction that is not at its end.
     """
     if not manifest.has_shard_lists():  # each shard would seem to be a stranger
         return
-    known = _KnownNames(manifest, absent)
+    known = _KnownNames(manifest, stored)
     folders = known.folders
     moved = replaced_names(directory, manifest) if state is not None and state.root_hash else set()
     linked = set(linked_folders(directory))
@@ -241,24 +254,27 @@ class _KnownNames:
 
     Args:
         manifest: Manifest of the set.
-        absent: Names of files that a set may have, and this one lacks.
+        stored: The files in `fingerprints/`.
 
     Attributes:
         folders: The folders that they are in.
     """
 
-    def __init__(self, manifest: Manifest, absent: Collection[str]) -> None:
+    def __init__(self, manifest: Manifest, stored: StoredNames) -> None:
         names = {*manifest.files, naming.MANIFEST}
+        self._generations: list[str] = []
         if manifest.newest:
             names.add(naming.view_file(manifest.newest))
         for folder in [one.folder for one in manifest.generations] or [""]:
             files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT)
             files += (naming.CROISSANT, *naming.FINGERPRINT_FILES)
+            self._generations.append(folder)
             names |= {below(folder, name) for name in files}
             for split, info in manifest.splits.items():
                 tables = [*naming.table_files(split), *naming.table_files(split, len(info.index))]
                 names |= {below(folder, table) for table in tables}
-        self._names = names - set(absent)
+        self._names = (names | stored.named) - stored.absent
+        self._absent = stored.absent
         shards = [split.shards for split in manifest.splits.values()]
         hashes = (id_hash(shard.file) for own in shards for shard in own)
         self._shards = np.sort(np.fromiter(hashes, np.uint64))
@@ -270,6 +286,8 @@ class _KnownNames:
     def __contains__(self, name: str) -> bool:
         if name in self._names:
             return True
+        if is_fingerprints(name, *self._generations):  # a part
+            return name not in self._absent
         if name.startswith(f"{naming.INDEX_DIR}/") and name.endswith(naming.EXPORTED_SUFFIX):
             name = name.removeprefix(f"{naming.INDEX_DIR}/").removesuffix(naming.EXPORTED_SUFFIX)
         return _place_of(name, self._shards) is not None

@@ -50,7 +50,13 @@ from shard_format.manifest import Manifest
 from shard_format.manifest_file import load_manifest
 from shard_format.shard_list import shard_numbers
 from shard_format.tfds_metadata import tfds_files
-from shard_format.unnamed_files import FileSizes, extra_files, own_damages, own_sets
+from shard_format.unnamed_files import (
+    FileSizes,
+    StoredNames,
+    extra_files,
+    own_damages,
+    own_sets,
+)
 
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
 _SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
@@ -373,7 +379,8 @@ class _Check:
             state: State of a compaction that is not at its end.
             read: Whether to compare contents with those of the set.
         """
-        others = extra_files(self._directory, self._manifest, stored.absent, state)
+        names = StoredNames({one.file for one in stored.expected}, set(stored.absent))
+        others = extra_files(self._directory, self._manifest, names, state)
         for damage, size in sorted(others, key=lambda one: one[0].file):
             same = ""
             if read and size is not None and not damage.is_note:

@@ -21,15 +21,16 @@ from beam_jobs.stages.commit.duplicates import duplicates_tasks, write_duplicate
 from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.stages.plan.list_duplicates import listed_rows, send_rows
 from beam_jobs.staging.reordering import RowSorter
-from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_batches, schema_in
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Ledger, Manifest, file_info, naming
 from shard_format.dropped import quarantine_batches, quarantine_files, read_columns
 from shard_format.duplicates import DUPLICATES_SCHEMA, num_parts, read_duplicates
+from shard_format.fingerprint_files import parts_at
 from shard_format.index import read_schema
 from shard_format.index_parts import index_tables
+from shard_format.naming import below
 
 _CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of the duplicates
 _DUPLICATES_ROWS = 1 << 13  # with previews, some MiB
@@ -184,8 +185,11 @@ def _in_quarantine(
 def stored_files(base: Place, manifest: Manifest) -> list[str]:
     """Files of stored records; a generation without a staged record has none."""
     folders = [one.folder for one in manifest.generations] or [""]
-    names = map(fingerprints_file, folders)
-    return [name for name in names if storage.stat(base / name) is not None]
+    return [
+        below(folder, f"{naming.FINGERPRINTS_DIR}/{place.name}")
+        for folder in folders
+        for place in parts_at(base / below(folder, naming.STORED_RECORDS))
+    ]
 
 
 def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Workspace) -> list[str]:
@@ -264,8 +268,7 @@ def write_stored(
         Bytes and SHA-256 of the file by its name; empty if no generation has one.
     """
     ids = pa.array(sorted(removed), pa.string())
-    final = workspace.out / fingerprints_file("")
-    storage.delete(final)
+    final = workspace.out / naming.STORED_RECORDS
     files = stored_files(base, manifest)
     if not files:
         return {}

@@ -48,6 +48,7 @@ from shard_format.expected_files import (
     fingerprint_files,
     whole_build,
 )
+from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.naming import below
 from shard_format.removed_records import RemovedRecords, parse_removed
 from shard_format.shard_list import write_shard_list
@@ -100,9 +101,8 @@ class BuildRepair:
         """
         build = whole_build(self._directory)
         own = ExpectedFiles(manifest, fingerprint_files(build))
-        self.unrecovered = [
-            one for one in own if one.file in names and one.file != naming.READ_ITEMS
-        ]
+        items = {one.file for one in own if whole_file(one.file) == naming.READ_ITEMS}
+        self.unrecovered = [one for one in own if one.file in names - items]
         if naming.BUILD in names and self._has_unknown_stored():
             self.unrecovered.append(_UNKNOWN)
         for take in (self._take_lists, self._take_derived, self._take_built, self._take_records):
@@ -124,16 +124,14 @@ class BuildRepair:
         if naming.BUILD in names:
             self._restore_build(manifest, is_known=is_known)
         elif build:
-            renewed = [
-                name
-                for name in naming.FINGERPRINT_FILES
-                if below(self._folder, name) in self.repaired
-            ]
-            if naming.READ_ITEMS in names:
+            if names & items:
                 self._list_items(build, manifest)
-                renewed.append(naming.READ_ITEMS)
-            if renewed:
-                self._write_build(build, manifest, renewed)
+            renewed = {whole_file(file) for file in self.repaired}
+            kinds = [
+                kind for kind in naming.FINGERPRINT_FILES if below(self._folder, kind) in renewed
+            ]
+            if kinds:
+                self._write_build(build, manifest, kinds)
 
     def _has_unknown_stored(self) -> bool:
         """Returns whether a damaged build.json has lost the checksum of the stored records.
@@ -141,9 +139,8 @@ class BuildRepair:
         Another part of it may be damaged, so that it still has the right one.
         """
         known = {one.file: one for one in fingerprint_files(load_build(self._directory))}
-        one = known.get(naming.STORED_RECORDS)
-        is_there = storage.stat(self._directory / naming.STORED_RECORDS) is not None
-        return is_there and not (one is not None and is_whole(self._directory, one))
+        present = files_in(self._directory, naming.STORED_RECORDS)
+        return not all(name in known and is_whole(self._directory, known[name]) for name in present)
 
     # A whole build next to the set
 
@@ -270,16 +267,21 @@ class BuildRepair:
         if built is None:
             return []
         ready = []
+        stored = [one for one in wanted if whole_file(one.file) == naming.STORED_RECORDS]
+        if stored and built.root_hash == manifest.root_hash:
+            # Their order follows from modification times, and so does in which part they are:
+            # all are replaced, and build.json gets the new checksums.
+            files = files_in(self._set, naming.STORED_RECORDS)
+            for name in {*files_in(self._directory, naming.STORED_RECORDS)}.difference(files):
+                storage.delete(self._directory / name)
+            others = [one for one in wanted if one not in stored]
+            own = [Expected(name, **file_info(self._set / name)) for name in files]
+            wanted = self.unrecovered = [*others, *own]
         for one in wanted:
             place = self._set / one.file
-            if storage.stat(place) is None:
-                continue
-            if one.file == naming.STORED_RECORDS and built.root_hash == manifest.root_hash:
-                # Their order follows from modification times: build.json gets the new checksum.
-                one = Expected(one.file, **file_info(place))
-            if self._all.finished.move(one, place):
+            if storage.stat(place) is not None and self._all.finished.move(one, place):
                 ready.append(one)
-        if len(ready) < len(wanted):
+        if {one.file for one in wanted} - {one.file for one in ready}:
             self.reason = self._why_other()
         return ready
 
@@ -349,11 +351,15 @@ class BuildRepair:
         all of its sources.
         """
         listed = self._list(manifest)
+        before = files_in(self._directory, naming.READ_ITEMS)
         if listed is None or listed[0].build_id != build.get("build_id"):
             self._leave_out_items()
+            names = [naming.READ_ITEMS]
         else:
-            write_seen_items(Workspace(self._directory, None), (), listed[1])
-        self.repaired.append(below(self._folder, naming.READ_ITEMS))
+            names = list(write_seen_items(listed[1], self._directory))
+            for name in set(before).difference(names):
+                storage.delete(self._directory / name)
+        self.repaired += [below(self._folder, name) for name in names]
 
     def _keep_items(self, listed: Workspace) -> bool:
         """Returns whether the list of items is that of a listing; deletes one that is damaged.
@@ -374,7 +380,8 @@ class BuildRepair:
         )
         place = self._directory / naming.READ_ITEMS
         make_room(place)  # in place of a folder
-        storage.delete(place)
+        for name in files_in(self._directory, naming.READ_ITEMS):
+            storage.delete(self._directory / name)
         path = storage.local_path(place.parent)
         if path is not None:
             with contextlib.suppress(OSError):  # other files are in it
@@ -395,13 +402,21 @@ class BuildRepair:
     def _write_build(
         self, content: dict[str, Any], manifest: Manifest, renewed: Iterable[str]
     ) -> None:
-        """Writes build.json with the checksums of files in `fingerprints/` that are new or gone."""
-        named = dict(content.get(FINGERPRINTS_KEY) or {})
-        for name in renewed:
-            named.pop(name, None)
-            if storage.stat(self._directory / name) is not None:
-                named[name] = file_info(self._directory / name)
-        named = {name: named[name] for name in naming.FINGERPRINT_FILES if name in named}
+        """Writes build.json with the checksums of files in `fingerprints/` that are new or gone.
+
+        Args:
+            content: What build.json has besides.
+            manifest: Manifest of the build.
+            renewed: The kinds that are new or gone, of `naming.FINGERPRINT_FILES`.
+        """
+        before = dict(content.get(FINGERPRINTS_KEY) or {})
+        named: dict[str, Any] = {}
+        for kind in naming.FINGERPRINT_FILES:
+            if kind in renewed:
+                files = files_in(self._directory, kind)
+                named |= {name: file_info(self._directory / name) for name in files}
+            else:
+                named |= {name: before[name] for name in before if whole_file(name) == kind}
         text = build_text({**content, FINGERPRINTS_KEY: named}, manifest)
         place = self._directory / naming.BUILD
         if storage.stat(place) is None or text != storage.read_bytes(place):

@@ -41,6 +41,7 @@ from shard_format import (
 from shard_format.dropped import quarantine_files, read_columns
 from shard_format.duplicates import duplicates_files, read_duplicates
 from shard_format.expected_files import Expected, fingerprint_files, whole_build
+from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.keys import UInt64Array
 from shard_format.removed_records import RemovedRecords
 
@@ -109,9 +110,9 @@ def items_of_build(
 
 def _known_items(directory: Place) -> UInt64Array:
     """Returns the list of items that a build left; empty if it is damaged or missing."""
-    named = {one.file: one for one in fingerprint_files(whole_build(directory))}
-    one = named.get(naming.READ_ITEMS)
-    whole = one is not None and is_whole(directory, one)
+    named = fingerprint_files(whole_build(directory))
+    own = [one for one in named if whole_file(one.file) == naming.READ_ITEMS]
+    whole = bool(own) and all(is_whole(directory, one) for one in own)
     return hashes_in(directory / naming.READ_ITEMS) if whole else np.zeros(0, np.uint64)
 
 
@@ -141,7 +142,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
         column = index["documents" if packed else "record_id"]
         column.validate(full=True)  # damaged offsets would be read beyond the file
         yield pc.list_flatten(column) if packed else column
-    elif file.endswith(naming.STORED_RECORDS):
+    elif whole_file(file).endswith(naming.STORED_RECORDS):
         column = read_table(directory / file)["record_id"]
         column.validate(full=True)
         yield column
@@ -160,7 +161,7 @@ def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
 def record_ids(directory: Place) -> RecordIds:
     """Returns the ids of the records that a build has read, as far as files can be read."""
     folders = (naming.INDEX_DIR, naming.DUPLICATES_DIR, naming.QUARANTINE_DIR)
-    files = [naming.DUPLICATES, naming.STORED_RECORDS] + [
+    files = [naming.DUPLICATES, *files_in(directory, naming.STORED_RECORDS)] + [
         f"{folder}/{entry.name}"
         for folder in folders
         if storage.is_folder(directory / folder)

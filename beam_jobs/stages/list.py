@@ -50,6 +50,7 @@ from foundation import storage
 from foundation.storage import Place
 from foundation.wording import parse_size, some_of
 from shard_format import InputError
+from shard_format.fingerprint_files import item_parts
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3
@@ -233,6 +234,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         unit_records=max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS)),
         stage_options=stage_options,
         roots=summarized_roots(options.sources),
+        item_parts=1 if options.no_fingerprints else item_parts(total.items),
     )
 
 

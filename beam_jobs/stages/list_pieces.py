@@ -35,7 +35,7 @@ from beam_jobs.stages.listing_file import (
     cut_listing,
     write_listing,
 )
-from beam_jobs.staging.seen_items import SeenItemFilter
+from beam_jobs.staging.seen_items import SeenItemFilter, finish_sending, send_hashes
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import read_marker, read_planned_marker, write_marker, write_table
 from foundation import storage
@@ -148,6 +148,9 @@ def cut_pieces(
         _checked_units(context, number, result["sha256"])
         for number, result in zip(numbers, results, strict=True)
     ]
+    if cutting.item_parts > 1:
+        sent = dict(zip(numbers, results, strict=True))
+        finish_sending(context.workspace, [sent[number]["sent"] for number in sorted(sent)])
     sums = np.array([result["sums"] for result in results], np.uint64).sum(axis=0)
     sources = join_summaries([result["sources"] for result in results])
     return CutListing(pa.concat_tables(units), sources, sums.tolist())
@@ -182,6 +185,8 @@ def _cut(task: PieceTask, context: JobContext) -> None:
     place = _units(context, number)
     write_table(workspace, place, cut.units)
     made = {"sha256": file_sha256(place), "sources": cut.sources, "sums": cut.sums}
+    if cutting.item_parts > 1:
+        made["sent"] = send_hashes(workspace, number, cutting.item_parts)
     write_marker(workspace, _place(context, "cut", number), {"run": context.run_id, **made})
 
 

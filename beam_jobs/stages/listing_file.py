@@ -72,12 +72,14 @@ class Cutting(NamedTuple):
         unit_records: Records that are aimed at.
         stage_options: What decides what is staged, besides the files.
         roots: The sources, see `SourceSummaries`.
+        item_parts: Number of parts of the list of items.
     """
 
     unit_bytes: int
     unit_records: int
     stage_options: dict[str, Any]
     roots: Sequence[tuple[str, str]]
+    item_parts: int
 
 
 class CutListing(NamedTuple):

@@ -31,12 +31,14 @@ class Exchange:
 
     Args:
         workspace: The build.
-        name: A name that no other exchange of the build has.
+        name: A name that no other exchange of the folder has.
+        folder: Where its files are; None for the folder of the plan.
     """
 
-    def __init__(self, workspace: Workspace, name: str) -> None:
+    def __init__(self, workspace: Workspace, name: str, folder: Place | None = None) -> None:
         self._workspace = workspace
         self._name = name
+        self._folder = folder or workspace.plan
 
     def write(self, source: int, slices: Iterable[bytes]) -> bytes:
         """Writes the slices of a source, one for each destination, and returns their sizes.
@@ -87,7 +89,7 @@ class Exchange:
             InputError: A slice is damaged.
         """
         places = self._places_of(destination, sources)
-        remote = storage.local_path(self._workspace.plan) is None
+        remote = storage.local_path(self._folder) is None
         blocks = storage.in_parallel(self._block, _blocks(places), remote=remote)
         ends = np.cumsum(places["size"])
         where = f"what {self._places()} has for {destination}"
@@ -125,10 +127,10 @@ class Exchange:
         return storage.read_range(self._of(source), begin, size)
 
     def _of(self, source: int) -> Place:
-        return self._workspace.plan / f"{self._name}-{source:05d}.slices"
+        return self._folder / f"{self._name}-{source:05d}.slices"
 
     def _places(self) -> Place:
-        return self._workspace.plan / f"{self._name}.places"
+        return self._folder / f"{self._name}.places"
 
 
 def table_pieces(tables: Iterable[pa.Table], by: str) -> Iterator[tuple[int, bytes]]:

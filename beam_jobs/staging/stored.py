@@ -29,8 +29,8 @@ from shard_format import (
     naming,
 )
 from shard_format.expected_files import fingerprint_files
+from shard_format.fingerprint_files import parts_at, whole_file
 from shard_format.index import read_schema
-from shard_format.naming import below
 from shard_format.shard_list import shard_numbers
 
 # Further columns: "group", and what near duplicates are found by.
@@ -42,11 +42,6 @@ STORED_FIELDS = (
     pa.field("split", pa.string()),  # null if it was dropped
     pa.field("kept_id", pa.string()),  # of a dropped duplicate: the record that is kept
 )
-
-
-def fingerprints_file(folder: str) -> str:
-    """The file of stored records of a generation, relative to the set."""
-    return below(folder, naming.STORED_RECORDS)
 
 
 class _Piece(NamedTuple):
@@ -134,8 +129,8 @@ class StoredRecords:
     def _add(self, folder: str, needed: Sequence[str], *, complete: bool) -> None:
         """Adds the pieces of a generation."""
         root = self.base / folder if folder else self.base
-        place = self.base / fingerprints_file(folder)
-        if storage.stat(place) is not None:
+        places = parts_at(root / naming.STORED_RECORDS)
+        for place in places:
             names, records = _described(place)
             missing = [name for name in needed if name not in names]
             if missing:
@@ -143,6 +138,7 @@ class StoredRecords:
                     f"{place} has no column {', '.join(missing)}. Build the set again."
                 )
             self._pieces.append(_Piece(place, records, None, ()))
+        if places:
             return
         manifest = load_manifest(root) if folder else load_manifest(self.base, 0)
         if needed or complete:
@@ -201,7 +197,8 @@ def _check_none_staged(root: Place, manifest: Manifest) -> None:
         InputError: It had some, as far as its ledger and its build.json say.
     """
     missing = f"{root / naming.STORED_RECORDS} is missing"
-    if any(one.file == naming.STORED_RECORDS for one in fingerprint_files(load_build(root))):
+    named = (whole_file(one.file) for one in fingerprint_files(load_build(root)))
+    if naming.STORED_RECORDS in named:
         raise InputError(f"{missing}. Run 'shardmill repair' on the set, which writes it again.")
     if manifest.ledger.kept or manifest.ledger.duplicates:
         raise InputError(

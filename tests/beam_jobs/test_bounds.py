@@ -25,6 +25,7 @@ from beam_jobs.stages.plan import merge_levels
 from beam_jobs.staging import reordering
 from beam_jobs.workspace import read_table
 from shard_format import naming, open_split_index
+from shard_format.fingerprint_files import parts_at, whole_file
 from tests.fixtures.proofs import proof
 
 NAMES = [name for name in vars(bounds) if name.isupper()]
@@ -80,18 +81,20 @@ def built(options: Any) -> dict[str, Any]:
 
 
 def files_of(out: Path) -> dict[str, Any]:
-    """The files of a set, without those that describe the run."""
-    return {
-        str(path.relative_to(out)): (_rows(path) if path.suffix == ".arrow" else path.read_bytes())
-        for path in sorted(out.rglob("*"))
-        if path.is_file() and path.name not in ("build.json", "counters.json")
-    }
-
-
-def _rows(path: Path) -> pa.Table:
-    table = read_table(path)
-    in_order = path.parent.name != naming.FINGERPRINTS_DIR
-    return table if in_order else table.sort_by(table.column_names[0])
+    """The files of a set, without those that describe the run; `fingerprints/` without parts."""
+    files: dict[str, Any] = {}
+    for path in sorted(out.rglob("*")):
+        name = str(path.relative_to(out))
+        if not path.is_file() or path.name in ("build.json", "counters.json"):
+            continue
+        if path.suffix != ".arrow":
+            files[name] = path.read_bytes()
+        elif path.parent.name != naming.FINGERPRINTS_DIR:
+            files[name] = read_table(path)
+        elif (whole := whole_file(name)) not in files:
+            rows = pa.concat_tables(map(read_table, parts_at(out / whole)))
+            files[whole] = rows.sort_by(rows.column_names[0])
+    return files
 
 
 def kept_up(folder: Path) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, cou
         for one in [*hashes.tolist(), *hashes.tolist()]:
             notes.add(one)
             assert len(notes._held) < 8
-    names = seen_items.write_seen_items(workspace, ())
+    names = seen_items.write_seen_items(workspace, tmp_path)
     (place,) = (tmp_path / name for name in names)
     assert read_table(place)["item"].to_pylist() == np.unique(hashes).tolist()
     assert all(len(batch) <= 8 for batch in read_batches(place))

@@ -102,7 +102,7 @@ def test_a_set_without_a_checksum_of_stored_records_is_whole(built, tmp_path):
     verified = verify_set(directory)
     assert verified.damages == []
     names = [note.partition(" ")[0] for note in verified.notes]
-    assert names == [naming.STORED_RECORDS, naming.READ_ITEMS]
+    assert names == [naming.READ_ITEMS, naming.STORED_RECORDS]
     shutil.rmtree(directory / naming.FINGERPRINTS_DIR)
     assert verify_set(directory)[1:2] == ([],) and verify_set(directory).notes == []
 

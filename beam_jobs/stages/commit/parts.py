@@ -25,8 +25,10 @@ from beam_jobs.stages.commit.quarantine_parts import (
 )
 from beam_jobs.stages.commit.shard_set import WrittenParts
 from beam_jobs.stages.plan import load_plan
+from beam_jobs.staging.seen_items import ItemsTask, items_tasks, write_items_part
 
 _INDEX, _QUARANTINE, _DUPLICATES = "index", "quarantine", "duplicates"
+_ITEMS = "items"
 
 
 class PartTask(NamedTuple):
@@ -60,8 +62,8 @@ def part_tasks(
 
     Args:
         done: All shards, see `ShardDone`.
-        measured: The tasks that have measured the quarantine; None if the commit writes it, and the
-            duplicates.
+        measured: The tasks that have measured the quarantine; None if the commit writes it, the
+            duplicates and the list of items.
         context: The job.
     """
     for index in index_tasks(done, context):
@@ -72,6 +74,8 @@ def part_tasks(
         yield PartTask(_QUARANTINE, quarantine)
     for duplicates in planned_duplicates(load_plan(context.workspace)):
         yield PartTask(_DUPLICATES, duplicates)
+    for items in items_tasks(context.workspace):
+        yield PartTask(_ITEMS, items)
 
 
 def write_part(task: PartTask, context: JobContext) -> PartResult:
@@ -82,7 +86,12 @@ def write_part(task: PartTask, context: JobContext) -> PartResult:
     """
     if task.kind == _INDEX:
         return PartResult(_INDEX, write_index_part(IndexTask(*task.values), context))
-    if task.kind == _QUARANTINE:
+    if task.kind == _ITEMS:
+        workspace = context.workspace
+        named = write_items_part(ItemsTask(*task.values), workspace, workspace.out)
+        ((name, info),) = named.items()
+        part = WrittenFile(name, **info)
+    elif task.kind == _QUARANTINE:
         part = write_quarantine_part(QuarantineTask(*task.values), context)
     else:
         part = write_duplicates_part(DuplicatesTask(*task.values), context.workspace)
@@ -97,5 +106,7 @@ def written_parts(results: Sequence[PartResult], *, others: bool) -> WrittenPart
         others: Whether parts of all files are among them, and not of the index alone.
     """
     indexes = [IndexResult(*one.values) for one in results if one.kind == _INDEX]
-    files = [WrittenFile(*one.values) for one in results if one.kind != _INDEX]
-    return WrittenParts(indexes, files if others else None)
+    items = [WrittenFile(*one.values) for one in results if one.kind == _ITEMS]
+    named = (_QUARANTINE, _DUPLICATES)
+    files = [WrittenFile(*one.values) for one in results if one.kind in named]
+    return WrittenParts(indexes, files if others else None, items)

@@ -33,8 +33,6 @@ from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.removed import read_planned, removed_before
-from beam_jobs.staging.seen_items import write_seen_items
-from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from shard_format import (
@@ -47,6 +45,7 @@ from shard_format import (
     naming,
 )
 from shard_format.croissant import write_description
+from shard_format.fingerprint_files import files_in
 from shard_format.manifest import IndexPart
 from shard_format.removed_records import RemovedRecords
 from shard_format.shard_list import write_shard_list
@@ -59,10 +58,12 @@ class WrittenParts(NamedTuple):
     Attributes:
         indexes: The parts of the index of every split.
         others: Those of the quarantine and of the duplicates; None if the commit writes them.
+        items: Those of the list of items.
     """
 
     indexes: Iterable[IndexResult]
     others: list[WrittenFile] | None = None
+    items: Sequence[WrittenFile] = ()
 
 
 def commit(
@@ -112,8 +113,7 @@ def commit(
         files += write_quarantine(workspace, summaries, removed)
     by_workers: list[IndexResult | WrittenFile] = [*written, *others]
     files += _write_removed(workspace, removed, options)
-    fingerprints = write_fingerprints(context, Sidecars(workspace, summaries), plan, removed)
-    fingerprints |= {} if options.no_fingerprints else write_seen_items(workspace, summaries)
+    fingerprints = write_fingerprints(context, summaries, plan, removed, parts.items)
     manifest = Manifest(
         name=options.name,
         schema=schema,
@@ -123,7 +123,7 @@ def commit(
         files={name: file_info(workspace.out / name) for name in files}
         | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in by_workers},
     )
-    _remove_strangers(workspace, manifest)
+    _remove_strangers(workspace, manifest, fingerprints)
     filled = {name: described for name, described in tables.items() if splits[name].records}
     write_description(workspace.out, manifest, filled, workspace.scratch_of)
     notes = staging_notes(summaries, listing, context)
@@ -234,9 +234,11 @@ def _write_manifest(workspace: Workspace, content: bytes) -> None:
             ) from None
 
 
-def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
+def _remove_strangers(
+    workspace: Workspace, manifest: Manifest, fingerprints: Mapping[str, Any]
+) -> None:
     """Deletes files of the set's kinds that an unfinished build with other options left behind."""
-    known = set(manifest.files)
+    known = {*manifest.files, *fingerprints}
     for name, split in manifest.splits.items():
         known |= {*naming.table_files(name, len(split.index))}
     strangers = [
@@ -244,10 +246,11 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     ]
     for name in sorted(strangers):
         storage.delete(workspace.out / name)
-    parts = storage.local_path(workspace.out / naming.DUPLICATES_DIR)
-    if parts is not None:
-        with contextlib.suppress(OSError):  # there are parts in it, or files of others, or none
-            parts.rmdir()
+    for folder in (naming.DUPLICATES_DIR, naming.FINGERPRINTS_DIR):
+        path = storage.local_path(workspace.out / folder)
+        if path is not None:
+            with contextlib.suppress(OSError):  # there are files in it, or it is not there
+                path.rmdir()
 
 
 def _is_shard(name: str, manifest: Manifest) -> bool:
@@ -271,4 +274,5 @@ def _present(workspace: Workspace) -> Iterator[str]:
                 file = f"{folder}/{entry.name}"
                 if folder != naming.DUPLICATES_DIR or naming.DUPLICATES_PART.fullmatch(file):
                     yield file
+    yield from files_in(workspace.out)
     yield from (naming.DUPLICATES, *naming.TOKENIZERS.values())

@@ -9,7 +9,7 @@ tens of bytes more per record each. Time is linear. What plans large corpora is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -96,6 +96,8 @@ class Plan(NamedTuple):
         cluster_files: Files with all clusters of duplicates, in the folder of the plan, with their
             SHA-256; "" where it is not known.
         duplicates_parts: Number of files of the duplicates; 0 without a cluster.
+        stored_files: Bytes and SHA-256 by name of the parts of the stored records; empty where the
+            commit writes them.
     """
 
     num_shards: dict[str, int]
@@ -113,6 +115,7 @@ class Plan(NamedTuple):
     settled: dict[str, Any]
     cluster_files: dict[str, str]
     duplicates_parts: int
+    stored_files: Mapping[str, Any] = {}
 
 
 def plan_shards(

@@ -22,6 +22,7 @@ from beam_jobs.stages.plan.list_duplicates import (
     list_rows,
     send_rows,
 )
+from beam_jobs.stages.plan.spread import stored
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.duplicates import clusters_of
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
@@ -31,7 +32,10 @@ from shard_format.duplicates import parts_of_hashes
 
 
 def list_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
-    """Sends the rows of the clusters of a range of fingerprints to the parts of the duplicates."""
+    """Sends the rows of the clusters of a range of fingerprints to the parts of the duplicates.
+
+    Ranges of units get what their stored records say of these clusters.
+    """
     parts = plan.decisions.duplicates_parts
     if not parts:
         return {}
@@ -43,7 +47,8 @@ def list_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
         tables = (
             table.append_column(KEPT_RECORD, pa.array(kept, mask=kept < 0)) for table, kept in rows
         )
-        return {"sizes": {LISTED: send_rows(plan.workspace, number, tables, parts)}}
+        sizes = {LISTED: send_rows(plan.workspace, number, tables, parts)}
+        return {"sizes": sizes | stored.send_kept_ids(plan, number, clusters)}
 
 
 def save_kept_records(plan: SpreadPlan, number: int, kept: IntArray) -> None:

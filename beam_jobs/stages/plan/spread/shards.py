@@ -24,12 +24,11 @@ from beam_jobs.stages.plan.merge_levels import Level, MergeWork, choose_levels, 
 from beam_jobs.stages.plan.merge_plan import Destinations, UnitGroups, store_merge_plan
 from beam_jobs.stages.plan.plan import Plan, count_kept, shard_salt, shards_of, store_plan
 from beam_jobs.stages.plan.splits import Identity
-from beam_jobs.stages.plan.spread import listing
+from beam_jobs.stages.plan.spread import listing, stored
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.splits import final_splits
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
 from beam_jobs.staging.assignment import (
-    SPLITS_FILE,
     Assignment,
     TrainingSample,
     first_rows,
@@ -157,7 +156,7 @@ def after_cut(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
 
 
 def write_recipes(plan: SpreadPlan, number: int) -> dict[str, Any]:
-    """Writes the recipes of the groups in a range of units."""
+    """Writes the recipes of the groups in a range of units, and their stored records."""
     decisions = plan.decisions
     units = UnitRange(plan, number)
     begins = [
@@ -179,15 +178,13 @@ def write_recipes(plan: SpreadPlan, number: int) -> dict[str, Any]:
         if size:
             by_bin = plan.load("sample", np.int64)
             sample = sample_rows(assignment, columns, units.sidecars, by_bin, size)
-    return {"recipes": recipes, "sample": sample}
+    written = stored.write_part(plan, number, units, assignment)
+    return {"recipes": recipes, "sample": sample, "stored": written}
 
 
 def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Writes the plan, for all later stages."""
     context, decisions, workspace = plan.context, plan.decisions, plan.workspace
-    parts = (plan.load(f"{_PLANNED}-{number:05d}", np.int8) for number in range(plan.ranges))
-    write_splits(workspace.plan_file(SPLITS_FILE), plan.records, parts)
-    workspace.share_plan_file(SPLITS_FILE)
     training = Assignment(np.zeros(0, np.int8), decisions.names).training
     size = context.record_type.sample_bytes
     sample = TrainingSample(
@@ -203,7 +200,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         "undersampled": rule.left_out if rule is not None else 0,
         "label-conflict": decisions.lost_to_conflict,
     }
-    stored = Plan(
+    planned = Plan(
         num_shards=decisions.num_shards,
         training=decisions.names[training],
         class_names=decisions.class_names,
@@ -223,8 +220,9 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         settled=settled,
         cluster_files=decisions.cluster_files,
         duplicates_parts=decisions.duplicates_parts,
+        stored_files={name: info for one in results for name, info in one["stored"].items()},
     )
-    store_plan(workspace, stored)
+    store_plan(workspace, planned)
     write_planned(workspace, RemovedRecords())
     store_merge_plan(
         context,
@@ -232,13 +230,16 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         [recipe for result in results for recipe in result["recipes"]],
         decisions.num_shards,
         plan.load("shard-records", np.int64),
-        shard_salt(context, stored),
+        shard_salt(context, planned),
     )
 
 
 def _empty_splits(plan: SpreadPlan) -> list[str]:
-    splits = np.load(plan.workspace.plan_file(SPLITS_FILE), mmap_mode="r")
-    assignment = Assignment(splits, plan.decisions.names)
+    path = plan.workspace.scratch_file()
+    parts = (plan.load(f"{_PLANNED}-{number:05d}", np.int8) for number in range(plan.ranges))
+    write_splits(path, plan.records, parts)
+    assignment = Assignment(np.load(path, mmap_mode="r"), plan.decisions.names)
+    path.unlink()
     identity = Identity(Sidecars(plan.workspace, ()), None)
     counts = np.array(plan.decisions.kept, np.int64)
     return empty_split_warnings(plan.context, assignment, _AllColumns(plan), identity, counts)

@@ -8,8 +8,8 @@ import pytest
 
 from beam_jobs import bounds
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
-from beam_jobs.stages.commit import fingerprints
-from beam_jobs.stages.plan.find_duplicates import write_clusters
+from beam_jobs.stages.plan import stored_records
+from beam_jobs.stages.plan.stored_records import LEFT_OUT_RECORDS
 from beam_jobs.workspace import Workspace
 
 
@@ -48,11 +48,12 @@ def test_every_duplicate_has_the_id_of_its_kept_record(tmp_path, monkeypatch, se
     workspace = Workspace(tmp_path / "set", None)
     workspace.create()
     table = members(kept_of, seed)
-    write_clusters(workspace, CLUSTER_SCHEMA, [table.slice(0, 5), table.slice(5)])
+    left_out = table.filter(table["dropped"]).select(LEFT_OUT_RECORDS.names)
     expected = [f"id-{kept_of[one]}" if one in kept_of else None for one in range(records)]
     cuts = np.unique([0, *generator.integers(0, records, 5), records]).tolist()
     ids = []
-    with fingerprints._kept_ids(workspace, {workspace.clusters.name: ""}) as kept_ids:
+    tables = [left_out.slice(0, 5), left_out.slice(5)]
+    with stored_records._kept_ids(workspace, tables) as kept_ids:
         for begin, end in itertools.pairwise(cuts):  # as units cut them
             ids += kept_ids.take(begin, end).to_pylist()
     assert ids == expected
