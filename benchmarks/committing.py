@@ -3,13 +3,14 @@
 A job of one part of an index is done for real, so that the worker's time for a record is known. For
 each size the notes of that part are then there as often as the set has parts, with as many units as
 such a corpus has, and two steps are measured, each in a process of its own: which parts there are,
-and the commit. The shards themselves are not there: the commit opens none. docs/make_scale.py takes
-the results.
+and the commit. The shards themselves are not there: the commit opens none. A list of items is made
+of pieces that were listed. docs/make_scale.py takes the results.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import resource
 import shutil
 import time
@@ -19,6 +20,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs import bounds
 from beam_jobs.build import begin, open_job
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
@@ -32,15 +37,23 @@ from beam_jobs.stages.plan.plan import store_plan
 from beam_jobs.stages.shard import ShardDone, write_shard
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.units import read_units
-from beam_jobs.workspace import read_json, write_json, write_marker
+from beam_jobs.staging.seen_items import (
+    finish_sending,
+    send_hashes,
+    write_items,
+    write_seen_items,
+)
+from beam_jobs.staging.units import UNIT_SCHEMA, Unit, read_units
+from beam_jobs.workspace import Workspace, read_json, write_json, write_marker, write_table
 from benchmarks.measure import parser, write
 from benchmarks.opening import make_images
 from shard_format import naming
+from shard_format.fingerprint_files import item_parts
 from shard_format.index_parts import PART_ROWS
 
 _RECORDS = 1342  # of a shard: images of 100 kB fill 128 MiB
 _PER_PART = PART_ROWS // _RECORDS
+_PIECES = 40
 
 
 def main() -> None:
@@ -81,8 +94,41 @@ def main() -> None:
             "shard_microseconds": round(1e6 * spent / shards, 1),
             "shard_bytes": round(more_mib * 2**20),
             "commit_base_mib": round(small["commit_peak_mib"] - small["shards"] * more_mib),
+            "items": _items(arguments.work / "items"),
         },
     )
+
+
+def _items(folder: Path) -> dict[str, Any]:
+    """What a list of items takes, from the pieces of a listing to its parts."""
+    shutil.rmtree(folder, ignore_errors=True)
+    workspace = Workspace(folder, None)
+    workspace.create()
+    workspace.pieces.mkdir()
+    units = [Unit(f"{piece:032x}", 0, 1, 1, piece=piece)._asdict() for piece in range(_PIECES)]
+    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, UNIT_SCHEMA))
+    draw = np.random.default_rng(1)
+    for piece in range(_PIECES):
+        hashes = draw.integers(0, 2**64, bounds.LISTED_FILES, np.uint64)
+        name = f"items-{piece:05d}.arrow" if piece else "items.arrow"
+        write_items(workspace, workspace.work / name, hashes)
+    done = _measured(functools.partial(_make_list, folder))
+    items = _PIECES * bounds.LISTED_FILES
+    return {
+        "items": items,
+        "parts": item_parts(items),
+        "microseconds": round(1e6 * done["value"] / items, 2),
+        "peak_mib": done["peak_mib"],
+    }
+
+
+def _make_list(folder: Path) -> float:
+    """Sends the hashes of all pieces, and writes all parts; the seconds."""
+    workspace, parts = Workspace(folder, None), item_parts(_PIECES * bounds.LISTED_FILES)
+    begun = time.perf_counter()
+    finish_sending(workspace, [send_hashes(workspace, one, parts) for one in range(_PIECES)])
+    write_seen_items(workspace, folder)
+    return time.perf_counter() - begun
 
 
 def _measured(work: Callable[[], Any]) -> dict[str, Any]:

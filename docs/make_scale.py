@@ -34,6 +34,7 @@ from beam_jobs.stages.plan.merge_levels import (
     shuffle_traffic,
     usual_work,
 )
+from shard_format.fingerprint_files import item_parts
 from shard_format.index_parts import PART_ROWS
 
 PAGE = Path(__file__).parent / "scale.md"
@@ -42,7 +43,8 @@ MERGING = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
 MIB, TB = 1 << 20, 10**12
 LISTED_BYTES = 150  # of an image in the listing
 LISTED_SECONDS = 51e-6  # of an image: list_corpus of 200,000 files, see the page
-PIECE_FILES = 5  # small ones: hashes, units, and what is said of the listing and of the units
+# Small ones: hashes twice, units, and what is said of the listing and of the units.
+PIECE_FILES = 6
 PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much as a write
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
@@ -121,9 +123,17 @@ def _committing(work: MergeWork) -> Iterator[Stage]:
     written = -(-work.row_bytes // OBJECT_STORE.write_bytes)
     # Of a shard its description and its rows of the index. A part is read again for its table, and
     # that and the notes for their checksums.
-    reads = 2 * work.shards + 2 * written + 4 * parts
-    traffic = StageTraffic(reads, 2 * written + parts, 3 * work.row_bytes, 2 * work.row_bytes)
+    reads, writes = 2 * work.shards + 2 * written + 4 * parts, 2 * written + parts
+    read_bytes, written_bytes = 3 * work.row_bytes, 2 * work.row_bytes
     seconds = work.records * COMMITTING["row_microseconds"] / 1e6
+    pieces = 1 + _later_pieces(work.records)
+    if pieces > 1:  # the list of items, from the hashes of every piece
+        hashes, lists = 8 * work.records, item_parts(work.records)
+        reads += lists * (pieces + 2) + hashes // OBJECT_STORE.read_bytes
+        writes += lists + hashes // OBJECT_STORE.write_bytes
+        read_bytes, written_bytes = read_bytes + 2 * hashes, written_bytes + hashes
+        seconds += work.records * COMMITTING["items"]["microseconds"] / 1e6
+    traffic = StageTraffic(reads, writes, read_bytes, written_bytes)
     yield Stage("parts", traffic, parts, seconds)
     seconds = work.shards * COMMITTING["shard_microseconds"] / 1e6
     yield Stage("commit", StageTraffic(parts, 10, 0, 0), 1, seconds)
@@ -138,14 +148,19 @@ def _listing(records: int) -> Iterator[Stage]:
         listed = files * LISTED_BYTES
         parts = -(-listed // OBJECT_STORE.write_bytes)
         pages = -(-files // PAGE_OBJECTS)
-        least = max(1, bounds.LISTED_FILES // LEAST_PIECE)
-        # Of one folder; those that are estimated to be larger are divided again.
-        tasks = max(-(-files // bounds.LISTED_FILES), min(MOST_RUNS, -(-files // least)))
-        tasks = 1 if name == "list" else tasks
+        tasks = 1 if name == "list" else _later_pieces(records)
         small = 0 if name == "list" else tasks * PIECE_FILES
         reads, writes = 2 * parts + small, pages + parts + small
         traffic = StageTraffic(reads, writes, 0, listed)
         yield Stage(name, traffic, tasks, files * LISTED_SECONDS)
+
+
+def _later_pieces(records: int) -> int:
+    """Number of pieces behind the first one."""
+    files = records - min(records, bounds.LISTED_FILES)
+    least = max(1, bounds.LISTED_FILES // LEAST_PIECE)
+    # Of one folder; those that are estimated to be larger are divided again.
+    return max(-(-files // bounds.LISTED_FILES), min(MOST_RUNS, -(-files // least)))
 
 
 def _planning(work: MergeWork, levels: tuple[Level, ...], at_once: StageTraffic) -> Iterator[Stage]:
@@ -184,13 +199,13 @@ def planning_traffic(work: MergeWork, ranges: int, groups: int) -> StageTraffic:
     reads += slices + ranges * (10 + 2 * 6 + 5 + 3 + 1 + 2 + 5 + 1 + 2)
     # Each task, and the one worker before each round and at the end, asks who owns the output.
     reads += 10 * (ranges + 1) + 1
-    # At the end, one worker reads the splits, and how many records shards have; and it reads what
-    # is decided before each round.
-    reads += ranges + 1 + 10
+    # At the end, one worker reads how many records shards have; and what is decided before each
+    # round.
+    reads += 1 + 10
     # Fingerprints, columns, repeats, members, clusters, outcomes, rows of the duplicates, kept
     # records and their splits, splits three times, keys. The decisions of each round, where the
     # slices of eight exchanges are, the units, and the plan.
-    writes = 13 * ranges + groups + 10 + 8 + 7
+    writes = 13 * ranges + groups + 10 + 8 + 6
     sent = work.records * PLANNED_ROW_BYTES
     return StageTraffic(reads, writes, rows + 4 * sent, sent)
 

@@ -76,6 +76,7 @@ class Listing(NamedTuple):
         known_bytes: Their bytes.
         known_to: The last of these generations; -1 if there is none.
         unselected: Number of files that --include and --exclude left out.
+        endings: See `CutListing`.
     """
 
     items: int
@@ -88,6 +89,7 @@ class Listing(NamedTuple):
     known_bytes: int = 0
     known_to: int = -1
     unselected: int = 0
+    endings: Mapping[str, int] = {}
 
 
 def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
@@ -155,7 +157,7 @@ def list_corpus(
     workspace.mark("stage")
     return Listing(
         *(total.items, total.bytes, total.ignored, build.hexdigest(), inputs, changes),
-        *(seen.known, seen.known_bytes, seen.known_to, total.unselected),
+        *(seen.known, seen.known_bytes, seen.known_to, total.unselected, cut.endings),
     )
 
 

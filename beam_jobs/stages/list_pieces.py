@@ -33,6 +33,7 @@ from beam_jobs.stages.listing_file import (
     Cutting,
     WrittenListing,
     cut_listing,
+    join_endings,
     write_listing,
 )
 from beam_jobs.staging.seen_items import SeenItemFilter, finish_sending, send_hashes
@@ -153,7 +154,8 @@ def cut_pieces(
         finish_sending(context.workspace, [sent[number]["sent"] for number in sorted(sent)])
     sums = np.array([result["sums"] for result in results], np.uint64).sum(axis=0)
     sources = join_summaries([result["sources"] for result in results])
-    return CutListing(pa.concat_tables(units), sources, sums.tolist())
+    endings = join_endings(result["endings"] for result in results)
+    return CutListing(pa.concat_tables(units), sources, sums.tolist(), endings)
 
 
 def _list(task: PieceTask, context: JobContext) -> None:
@@ -184,7 +186,8 @@ def _cut(task: PieceTask, context: JobContext) -> None:
         cut = cut_listing(context, number, listing, _written(result), cutting)
     place = _units(context, number)
     write_table(workspace, place, cut.units)
-    made = {"sha256": file_sha256(place), "sources": cut.sources, "sums": cut.sums}
+    made: dict[str, Any] = {"sha256": file_sha256(place)}
+    made |= {"sources": cut.sources, "sums": cut.sums, "endings": cut.endings}
     if cutting.item_parts > 1:
         made["sent"] = send_hashes(workspace, number, cutting.item_parts)
     write_marker(workspace, _place(context, "cut", number), {"run": context.run_id, **made})

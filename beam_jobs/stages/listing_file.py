@@ -6,13 +6,15 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.changes import SourceSummaries
-from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
+from beam_jobs.corpus.item_table import ITEM_SCHEMA, endings, item_batch, items_in
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.pieces import CorpusPiece
 from beam_jobs.job_context import JobContext
@@ -33,6 +35,8 @@ from shard_format import id_hash
 
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _LONGEST_UNIT = 3  # times the aims: a unit ends there though no record's hash says so
+_MOST_ENDINGS = 1000  # that are counted each by itself
+OTHER_ENDINGS = ".*"
 
 _Row = TypeVar("_Row")
 
@@ -89,11 +93,14 @@ class CutListing(NamedTuple):
         units: A row of UNIT_SCHEMA for each, in the order of the listing.
         sources: See `SourceSummaries.described`.
         sums: See `ItemHashWriter`.
+        endings: Number of usable items by the ending of their names, see `join_endings`; none where
+            names decide what is read.
     """
 
     units: pa.Table
     sources: list[dict[str, Any]]
     sums: list[int]
+    endings: dict[str, int]
 
 
 def write_listing(
@@ -173,7 +180,34 @@ def cut_listing(
         cut = _cut(listing, cutting, on_identity, summaries, reading, hashes)
         located = batched(written.located(unit, file)._replace(piece=number) for unit in cut)
         units = pa.Table.from_batches(map(_unit_batch, located), UNIT_SCHEMA)
-    return CutListing(units, summaries.described(), hashes.sums.tolist())
+    takes_any = context.record_type.extractor.format_of(b"text", "")
+    endings = join_endings(_endings_in(listing)) if takes_any else {}
+    return CutListing(units, summaries.described(), hashes.sums.tolist(), endings)
+
+
+def _endings_in(listing: Place) -> Iterator[dict[str, int]]:
+    for batch in read_batches(listing):
+        usable = batch.filter(pc.equal(batch["reason"], ""))["record_id"]
+        counts = pc.value_counts(endings(usable)).to_pylist()
+        yield {one["values"]: one["counts"] for one in counts}
+
+
+def join_endings(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of some counts by ending; the rarest of very many endings count together."""
+    total = Counter[str]()
+    for own in counts:
+        total.update(own)
+        if len(total) > 2 * _MOST_ENDINGS:
+            total = _fewer(total)
+    return dict(_fewer(total))
+
+
+def _fewer(counts: Counter[str]) -> Counter[str]:
+    fewer = Counter(dict(counts.most_common(_MOST_ENDINGS)))
+    others = counts.total() - fewer.total()
+    if others:
+        fewer[OTHER_ENDINGS] += others
+    return fewer
 
 
 def _unit_batch(units: Sequence[Unit]) -> pa.RecordBatch:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from beam_jobs import TextOptions, append, preprocess
+from beam_jobs import TextOptions, append, bounds, preprocess
 from beam_jobs.set_warnings import set_warnings
+from beam_jobs.stages import listing_file
+from beam_jobs.stages.listing_file import join_endings
 from shard_format import load_build, load_manifest
 
 
@@ -83,7 +88,20 @@ def test_columns_that_are_empty_everywhere(warnings_of):
     ]
 
 
-def test_endings_that_are_rare(tmp_path):
+@given(counts=st.lists(st.dictionaries(st.text(max_size=2), st.integers(1, 9))))
+def test_endings_are_counted_together(counts):
+    total = sum(map(Counter, counts), Counter())
+    with pytest.MonkeyPatch.context() as patched:
+        assert join_endings(counts) == total
+        patched.setattr(listing_file, "_MOST_ENDINGS", 3)
+        joined = join_endings(counts)
+    assert sum(joined.values()) == total.total()
+    assert len(joined) <= 4 and all(joined[one] <= total[one] for one in {*joined} - {".*"})
+
+
+@pytest.mark.parametrize("files", [10**6, 20], ids=["at once", "in pieces"])
+def test_endings_that_are_rare(tmp_path, monkeypatch, files):
+    monkeypatch.setattr(bounds, "LISTED_FILES", files)
     folder = tmp_path / "pages"
     folder.mkdir()
     for number in range(60):

@@ -11,18 +11,18 @@ import pytest
 # The files and functions of the product that a way may enter: a little more than it does. Who makes
 # a way shorter lowers its limit.
 LIMITS = {
-    "images job": (115, 826),  # aim: 75 files
+    "images job": (116, 837),  # aim: 75 files
     "images job, stage": (42, 180),  # aim: 30
-    "images job, plan": (37, 170),  # aim: 25
+    "images job, plan": (36, 170),  # aim: 25
     "images job, shard": (23, 122),  # aim: 22
-    "images job, commit": (54, 282),  # aim: 30
-    "text job": (127, 871),  # aim: 85
+    "images job, commit": (52, 276),  # aim: 30
+    "text job": (128, 882),  # aim: 85
     "text job, stage": (55, 235),  # aim: 40
-    "text job, plan": (37, 175),  # aim: 25
+    "text job, plan": (36, 175),  # aim: 25
     "text job, shard": (24, 123),  # aim: 22
-    "text job, commit": (59, 284),  # aim: 30
+    "text job, commit": (52, 266),  # aim: 30
     "images first batch": (40, 229),  # aim: 26
-    "text first batch": (32, 182),  # aim: 22
+    "text first batch": (32, 180),  # aim: 22
 }
 
 

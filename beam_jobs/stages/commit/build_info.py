@@ -14,10 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psutil
-import pyarrow.compute as pc
 
-from beam_jobs.corpus.item_table import endings
-from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.sniffing import has_known_ending
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -26,7 +23,6 @@ from beam_jobs.package_versions import package_version
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.workspace import Workspace
 from foundation.options import flag_of
 from foundation.wording import counted
@@ -146,17 +142,14 @@ def _noted(summaries: Sequence[UnitSummary]) -> tuple[Counter[str], int]:
     return noted, sum(summary.kept for summary in summaries)
 
 
-def corpus_warnings(
-    summaries: Sequence[UnitSummary], extractor: RecordExtractor, workspace: Workspace
-) -> list[str]:
+def corpus_warnings(summaries: Sequence[UnitSummary], listing: Listing) -> list[str]:
     """What a build knows of its corpus.
 
     Args:
         summaries: All units.
-        extractor: How records are read.
-        workspace: Where the listing is.
+        listing: Listing of the corpus.
     """
-    return [*_empty_columns(summaries), *_rare_endings(extractor, workspace)]
+    return [*_empty_columns(summaries), *_rare_endings(listing.endings)]
 
 
 def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
@@ -173,18 +166,11 @@ def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
         )
 
 
-def _rare_endings(extractor: RecordExtractor, workspace: Workspace) -> Iterator[str]:
+def _rare_endings(counts: Mapping[str, int]) -> Iterator[str]:
     """Of files whose names are of no format, which are taken because they are text."""
-    if not extractor.format_of(b"text", ""):
-        return
-    counts: Counter[str] = Counter()
-    for batch in listed_batches(workspace):
-        usable = batch.filter(pc.equal(batch["reason"], ""))["record_id"]
-        for one in pc.value_counts(endings(usable)).to_pylist():
-            counts[one["values"]] += one["counts"]
     strange = {
         ending: count
-        for ending, count in counts.most_common()
+        for ending, count in Counter(counts).most_common()
         if ending.startswith(".") and not has_known_ending(ending)
     }
     files, rare = sum(strange.values()), sum(counts.values()) * _RARE
@@ -193,7 +179,6 @@ def _rare_endings(extractor: RecordExtractor, workspace: Workspace) -> Iterator[
         more = ", ..." if len(strange) > _MOST_NAMED else ""
         yield (
             f"{files:,} of {counted(sum(counts.values()), 'file')} have endings that are rare here "
-            f"and of no format of {extractor.plural} ({shown}{more}); they were read as plain "
-            f"text. Leave them out with --exclude '*{next(iter(strange))}' if they do not belong "
-            "to it."
+            f"and of no format of documents ({shown}{more}); they were read as plain text. Leave "
+            f"them out with --exclude '*{next(iter(strange))}' if they do not belong to it."
         )

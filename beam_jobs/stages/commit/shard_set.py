@@ -127,7 +127,7 @@ def commit(
     filled = {name: described for name, described in tables.items() if splits[name].records}
     write_description(workspace.out, manifest, filled, workspace.scratch_of)
     notes = staging_notes(summaries, listing, context)
-    warnings = corpus_warnings(summaries, record_type.extractor, workspace)
+    warnings = corpus_warnings(summaries, listing)
     plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
     write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.

@@ -177,6 +177,23 @@ def test_parts_of_a_build_that_was_killed_are_deleted(parted, corpus, begin_set)
     assert verify(parted)[1] == []
 
 
+def test_damage_on_the_way_is_an_error(corpus, begin_set, in_parts, monkeypatch, tmp_path):
+    def damage(workspace, tasks=seen_items.items_tasks):
+        for path in workspace.pieces.glob("items-*.slices"):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        return tasks(workspace)
+
+    in_parts()
+    with monkeypatch.context() as patched:
+        patched.setattr("beam_jobs.stages.commit.parts.items_tasks", damage)
+        with pytest.raises(InputError, match="damaged"):
+            begin_set(corpus)
+    begin_set(corpus)
+    assert verify(tmp_path / "set")[1] == []
+
+
 def test_an_unreadable_file_leaves_no_list(corpus, begin_set, in_parts, monkeypatch, tmp_path):
     """The next append reads it again, and so all files."""
     in_parts()
