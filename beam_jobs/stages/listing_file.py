@@ -35,8 +35,8 @@ from shard_format import id_hash
 
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _LONGEST_UNIT = 3  # times the aims: a unit ends there though no record's hash says so
-_MOST_ENDINGS = 1000  # that are counted each by itself
-OTHER_ENDINGS = ".*"
+_MOST_ENDINGS = 100  # that are counted each by itself
+_OTHERS = ".*"
 
 _Row = TypeVar("_Row")
 
@@ -181,8 +181,8 @@ def cut_listing(
         located = batched(written.located(unit, file)._replace(piece=number) for unit in cut)
         units = pa.Table.from_batches(map(_unit_batch, located), UNIT_SCHEMA)
     takes_any = context.record_type.extractor.format_of(b"text", "")
-    endings = join_endings(_endings_in(listing)) if takes_any else {}
-    return CutListing(units, summaries.described(), hashes.sums.tolist(), endings)
+    counts = join_endings(_endings_in(listing)) if takes_any else {}
+    return CutListing(units, summaries.described(), hashes.sums.tolist(), counts)
 
 
 def _endings_in(listing: Place) -> Iterator[dict[str, int]]:
@@ -206,7 +206,7 @@ def _fewer(counts: Counter[str]) -> Counter[str]:
     fewer = Counter(dict(counts.most_common(_MOST_ENDINGS)))
     others = counts.total() - fewer.total()
     if others:
-        fewer[OTHER_ENDINGS] += others
+        fewer[_OTHERS] += others
     return fewer
 
 

@@ -49,8 +49,8 @@ def write_fingerprints(
     if context.options.no_fingerprints:
         return {}
     named = dict(plan.stored_files)
-    sidecars = Sidecars(workspace, summaries)
-    if not named and sidecars.records and stores_records(context):
+    if not named and stores_records(context) and any(one.kept for one in summaries):
+        sidecars = Sidecars(workspace, summaries)
         with workspace.local_copy(workspace.plan / SPLITS_FILE) as path:
             assignment = Assignment(np.load(path, mmap_mode="r"), plan.num_shards)
             left_out = _left_out(workspace, plan)
