@@ -136,7 +136,10 @@ def _committing(work: MergeWork) -> Iterator[Stage]:
     traffic = StageTraffic(reads, writes, read_bytes, written_bytes)
     yield Stage("parts", traffic, parts, seconds)
     seconds = work.shards * COMMITTING["shard_microseconds"] / 1e6
-    yield Stage("commit", StageTraffic(parts, 10, 0, 0), 1, seconds)
+    # The folder of the set is listed, one page after the other.
+    pages = work.shards // PAGE_OBJECTS
+    seconds += pages * OBJECT_STORE.seconds
+    yield Stage("commit", StageTraffic(parts, 10 + pages, 0, 0), 1, seconds)
 
 
 def _listing(records: int) -> Iterator[Stage]:
