@@ -37,11 +37,11 @@ from beam_jobs.stages.plan.plan import store_plan
 from beam_jobs.stages.shard import ShardDone, write_shard
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.seen_items import (
+from beam_jobs.staging.item_list import (
     finish_sending,
     send_hashes,
+    write_item_list,
     write_items,
-    write_seen_items,
 )
 from beam_jobs.staging.units import UNIT_SCHEMA, Unit, read_units
 from beam_jobs.workspace import Workspace, read_json, write_json, write_marker, write_table
@@ -127,7 +127,7 @@ def _make_list(folder: Path) -> float:
     workspace, parts = Workspace(folder, None), item_parts(_PIECES * bounds.LISTED_FILES)
     begun = time.perf_counter()
     finish_sending(workspace, [send_hashes(workspace, one, parts) for one in range(_PIECES)])
-    write_seen_items(workspace, folder)
+    write_item_list(workspace, folder)
     return time.perf_counter() - begun
 
 

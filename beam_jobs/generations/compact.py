@@ -28,7 +28,9 @@ from beam_jobs.generations.views import known_builds, publish_finished
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
 from beam_jobs.publishing import publish_set, target_of, write_state
 from beam_jobs.record_ids import missing_error
-from beam_jobs.staging.seen_items import merge_seen_items
+from beam_jobs.staging.item_list import (
+    merge_item_lists,
+)
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
@@ -200,7 +202,7 @@ def _write_set(
     manifest = dataclasses.replace(manifest, files={name: file_info(out / name) for name in files})
     write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
-    fingerprints |= merge_seen_items(base, before, workspace)
+    fingerprints |= merge_item_lists(base, before, workspace)
     own = [receipt_of(manifest.root_hash)] if ids else []
     _write_build(base, before, manifest, fingerprints, own, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:

@@ -25,7 +25,11 @@ from beam_jobs.repair.jobs import BuildJobs, RepairJob
 from beam_jobs.repair.read_items import is_whole, listed_ids, missing_ids
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
-from beam_jobs.staging.seen_items import hashes_in, listed_hashes, write_seen_items
+from beam_jobs.staging.item_list import (
+    hashes_in,
+    listed_hashes,
+    write_item_list,
+)
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from shard_format import (
@@ -356,7 +360,7 @@ class BuildRepair:
             self._leave_out_items()
             names = [naming.READ_ITEMS]
         else:
-            names = list(write_seen_items(listed[1], self._directory))
+            names = list(write_item_list(listed[1], self._directory))
             for name in set(before).difference(names):
                 storage.delete(self._directory / name)
         self.repaired += [below(self._folder, name) for name in names]

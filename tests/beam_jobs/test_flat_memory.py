@@ -18,7 +18,7 @@ from beam_jobs.engine.processes import worker_processes
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step
 from beam_jobs.run import preprocess
-from beam_jobs.staging import reader, seen_items
+from beam_jobs.staging import item_list, reader
 from beam_jobs.staging.units import UNIT_SCHEMA
 from beam_jobs.work import Work
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
@@ -131,16 +131,16 @@ def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
 def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, count):
-    monkeypatch.setattr(seen_items, "_BATCH_ROWS", 8)
+    monkeypatch.setattr(item_list, "_BATCH_ROWS", 8)
     hashes = np.random.default_rng(1).integers(0, 2**64, count, np.uint64)
     workspace = Workspace(tmp_path, None)
     workspace.create()
     write_table(workspace, workspace.unit_table, UNIT_SCHEMA.empty_table())
-    with seen_items.item_hash_writer(workspace) as notes:
+    with item_list.item_hash_writer(workspace) as notes:
         for one in [*hashes.tolist(), *hashes.tolist()]:
             notes.add(one)
             assert len(notes._held) < 8
-    names = seen_items.write_seen_items(workspace, tmp_path)
+    names = item_list.write_item_list(workspace, tmp_path)
     (place,) = (tmp_path / name for name in names)
     assert read_table(place)["item"].to_pylist() == np.unique(hashes).tolist()
     assert all(len(batch) <= 8 for batch in read_batches(place))

@@ -18,7 +18,9 @@ from beam_jobs.stages.plan.stored_records import (
 )
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import SPLITS_FILE, Assignment
-from beam_jobs.staging.seen_items import write_seen_items
+from beam_jobs.staging.item_list import (
+    write_item_list,
+)
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace, read_batches
@@ -57,7 +59,7 @@ def write_fingerprints(
             file = naming.STORED_RECORDS
             named = write_stored_records(context, file, sidecars, assignment, left_out, removed)
     written = {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in items}
-    return named | write_seen_items(workspace, workspace.out, summaries, written)
+    return named | write_item_list(workspace, workspace.out, summaries, written)
 
 
 def _left_out(workspace: Workspace, plan: Plan) -> Iterator[pa.Table]:

@@ -14,8 +14,13 @@ import pytest
 from beam_jobs import bounds
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
-from beam_jobs.staging import seen_items
-from beam_jobs.staging.seen_items import KnownItems, hashes_in
+from beam_jobs.staging import item_list
+from beam_jobs.staging.item_list import (
+    hashes_in,
+)
+from beam_jobs.staging.seen_items import (
+    KnownItems,
+)
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import read_table
 from shard_format import InputError, fingerprint_files, load_build, load_manifest, naming, verify
@@ -69,7 +74,7 @@ def test_parts_have_what_one_file_has(corpus, begin_set, in_parts, monkeypatch, 
     if listed == "at once":
         monkeypatch.setattr(bounds, "LISTED_FILES", 100)
     else:  # the workers of the parts write them all
-        monkeypatch.setattr(seen_items, "_join", None)
+        monkeypatch.setattr(item_list, "_join", None)
     begin_set(corpus, "set", dedup="near")
     whole, parted = tmp_path / "whole", tmp_path / "set"
     assert files_in(whole) == sorted(naming.FINGERPRINT_FILES)
@@ -178,7 +183,7 @@ def test_parts_of_a_build_that_was_killed_are_deleted(parted, corpus, begin_set)
 
 
 def test_damage_on_the_way_is_an_error(corpus, begin_set, in_parts, monkeypatch, tmp_path):
-    def damage(workspace, tasks=seen_items.items_tasks):
+    def damage(workspace, tasks=item_list.items_tasks):
         for path in workspace.pieces.glob("items-*.slices"):
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 1
@@ -197,7 +202,7 @@ def test_damage_on_the_way_is_an_error(corpus, begin_set, in_parts, monkeypatch,
 def test_an_unreadable_file_leaves_no_list(corpus, begin_set, in_parts, monkeypatch, tmp_path):
     """The next append reads it again, and so all files."""
     in_parts()
-    monkeypatch.setattr(seen_items, "NOT_READ", frozenset({"corrupt"}))
+    monkeypatch.setattr(item_list, "NOT_READ", frozenset({"corrupt"}))
     (corpus / "a" / "broken.jpg").write_bytes(b"\xff\xd8\xff no image")
     manifest = begin_set(corpus)
     assert manifest.ledger.quarantined == 1, manifest.ledger
