@@ -145,12 +145,12 @@ class StoredFiles(NamedTuple):
 
     Attributes:
         expected: Those with a checksum.
-        absent: Names that no file of the set has.
+        told: Folders of the generations whose build.json says which files there are.
         notes: Why others cannot be checked.
     """
 
     expected: list[Expected]
-    absent: list[str]
+    told: list[str]
     notes: list[str]
 
 
@@ -169,12 +169,10 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
         stored.expected.extend(
             one._replace(file=naming.below(own.folder, one.file)) for one in known
         )
-        present, named = files_in(folder), {one.file for one in known}
         if FINGERPRINTS_KEY in content:
-            absent = {*naming.FINGERPRINT_FILES, *present} - named
-            stored.absent.extend(naming.below(own.folder, name) for name in sorted(absent))
+            stored.told.append(own.folder)
             continue
-        for name in present:
+        for name in files_in(folder):
             why = f"{naming.BUILD} does not have it: an earlier version built the set"
             why = why if content else f"{naming.BUILD} is not whole"
             file = naming.below(own.folder, name)

@@ -35,11 +35,11 @@ class StoredNames(NamedTuple):
 
     Attributes:
         named: Those that a build.json names.
-        absent: Those that none names, and that no file of the set has.
+        told: Folders of the generations that have no others.
     """
 
     named: set[str]
-    absent: set[str]
+    told: set[str]
 
 
 class OwnSet(NamedTuple):
@@ -262,19 +262,20 @@ class _KnownNames:
 
     def __init__(self, manifest: Manifest, stored: StoredNames) -> None:
         names = {*manifest.files, naming.MANIFEST}
-        self._generations: list[str] = []
+        self._untold: list[str] = []
         if manifest.newest:
             names.add(naming.view_file(manifest.newest))
         for folder in [one.folder for one in manifest.generations] or [""]:
             files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT)
-            files += (naming.CROISSANT, *naming.FINGERPRINT_FILES)
-            self._generations.append(folder)
+            files += (naming.CROISSANT,)
+            if folder not in stored.told:
+                files += naming.FINGERPRINT_FILES
+                self._untold.append(folder)
             names |= {below(folder, name) for name in files}
             for split, info in manifest.splits.items():
                 tables = [*naming.table_files(split), *naming.table_files(split, len(info.index))]
                 names |= {below(folder, table) for table in tables}
-        self._names = (names | stored.named) - stored.absent
-        self._absent = stored.absent
+        self._names = names | stored.named
         shards = [split.shards for split in manifest.splits.values()]
         hashes = (id_hash(shard.file) for own in shards for shard in own)
         self._shards = np.sort(np.fromiter(hashes, np.uint64))
@@ -284,10 +285,8 @@ class _KnownNames:
         self.folders = {str(one) for path in paths for one in path.parents} - {".", "/"}
 
     def __contains__(self, name: str) -> bool:
-        if name in self._names:
+        if name in self._names or is_fingerprints(name, *self._untold):
             return True
-        if is_fingerprints(name, *self._generations):  # a part
-            return name not in self._absent
         if name.startswith(f"{naming.INDEX_DIR}/") and name.endswith(naming.EXPORTED_SUFFIX):
             name = name.removeprefix(f"{naming.INDEX_DIR}/").removesuffix(naming.EXPORTED_SUFFIX)
         return _place_of(name, self._shards) is not None

@@ -379,7 +379,7 @@ class _Check:
             state: State of a compaction that is not at its end.
             read: Whether to compare contents with those of the set.
         """
-        names = StoredNames({one.file for one in stored.expected}, set(stored.absent))
+        names = StoredNames({one.file for one in stored.expected}, set(stored.told))
         others = extra_files(self._directory, self._manifest, names, state)
         for damage, size in sorted(others, key=lambda one: one[0].file):
             same = ""
