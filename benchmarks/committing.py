@@ -37,12 +37,7 @@ from beam_jobs.stages.plan.plan import store_plan
 from beam_jobs.stages.shard import ShardDone, write_shard
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.item_list import (
-    finish_sending,
-    send_hashes,
-    write_item_list,
-    write_items,
-)
+from beam_jobs.staging.item_list import finish_sending, send_hashes, write_item_list, write_items
 from beam_jobs.staging.units import UNIT_SCHEMA, Unit, read_units
 from beam_jobs.workspace import Workspace, read_json, write_json, write_marker, write_table
 from benchmarks.measure import parser, write

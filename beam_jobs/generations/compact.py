@@ -28,9 +28,7 @@ from beam_jobs.generations.views import known_builds, publish_finished
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
 from beam_jobs.publishing import publish_set, target_of, write_state
 from beam_jobs.record_ids import missing_error
-from beam_jobs.staging.item_list import (
-    merge_item_lists,
-)
+from beam_jobs.staging.item_list import merge_item_lists
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place

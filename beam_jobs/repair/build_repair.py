@@ -25,11 +25,7 @@ from beam_jobs.repair.jobs import BuildJobs, RepairJob
 from beam_jobs.repair.read_items import is_whole, listed_ids, missing_ids
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
-from beam_jobs.staging.item_list import (
-    hashes_in,
-    listed_hashes,
-    write_item_list,
-)
+from beam_jobs.staging.item_list import hashes_in, listed_hashes, write_item_list
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from shard_format import (

@@ -22,11 +22,7 @@ from beam_jobs.build import open_job
 from beam_jobs.moved_sources import MERGED_KEY
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.stages.list import list_corpus
-from beam_jobs.staging.item_list import (
-    hashes_in,
-    listed_hashes,
-    write_items,
-)
+from beam_jobs.staging.item_list import hashes_in, listed_hashes, write_items
 from beam_jobs.staging.listed_items import listed_batches
 from beam_jobs.workspace import Workspace, read_table
 from foundation import storage

@@ -43,9 +43,7 @@ from beam_jobs.stages.listing_file import (
     write_listing,
 )
 from beam_jobs.staging.removed import excluded_by
-from beam_jobs.staging.seen_items import (
-    SeenItemFilter,
-)
+from beam_jobs.staging.seen_items import SeenItemFilter
 from beam_jobs.staging.units import aimed_unit_bytes, power_of_two
 from beam_jobs.workspace import read_batches, write_table
 from foundation import storage

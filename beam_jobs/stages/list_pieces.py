@@ -36,13 +36,8 @@ from beam_jobs.stages.listing_file import (
     join_endings,
     write_listing,
 )
-from beam_jobs.staging.item_list import (
-    finish_sending,
-    send_hashes,
-)
-from beam_jobs.staging.seen_items import (
-    SeenItemFilter,
-)
+from beam_jobs.staging.item_list import finish_sending, send_hashes
+from beam_jobs.staging.seen_items import SeenItemFilter
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import read_marker, read_planned_marker, write_marker, write_table
 from foundation import storage

@@ -18,17 +18,9 @@ from beam_jobs.corpus.item_table import ITEM_SCHEMA, endings, item_batch, items_
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.pieces import CorpusPiece
 from beam_jobs.job_context import JobContext
-from beam_jobs.staging.item_list import (
-    ItemHashWriter,
-    item_hash_writer,
-)
+from beam_jobs.staging.item_list import ItemHashWriter, item_hash_writer
 from beam_jobs.staging.listed_items import LISTED_ROWS, range_crc32
-from beam_jobs.staging.seen_items import (
-    SeenItemFilter,
-    item_hash,
-    item_identity,
-    reading_key,
-)
+from beam_jobs.staging.seen_items import SeenItemFilter, item_hash, item_identity, reading_key
 from beam_jobs.staging.units import UNIT_SCHEMA, Unit
 from beam_jobs.workspace import read_batches
 from foundation import storage

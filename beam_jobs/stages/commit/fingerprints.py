@@ -12,18 +12,16 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.stages.commit.duplicates import WrittenFile
 from beam_jobs.stages.plan import Plan
 from beam_jobs.stages.plan.stored_records import (
-    LEFT_OUT_RECORDS,
+    left_out_records,
     stores_records,
     write_stored_records,
 )
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import SPLITS_FILE, Assignment
-from beam_jobs.staging.item_list import (
-    write_item_list,
-)
+from beam_jobs.staging.item_list import write_item_list
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.units import dropping_damaged
-from beam_jobs.workspace import Workspace, read_batches
+from beam_jobs.workspace import Workspace
 from shard_format import naming
 from shard_format.removed_records import RemovedRecords
 
@@ -67,5 +65,4 @@ def _left_out(workspace: Workspace, plan: Plan) -> Iterator[pa.Table]:
         with workspace.local_copy(workspace.plan / name) as path:
             with dropping_damaged(lambda: None):  # every build writes it again
                 workspace.check_file(path, sha256)
-            for table in read_batches(path, [*LEFT_OUT_RECORDS.names, "dropped"]):
-                yield table.filter(table["dropped"]).select(LEFT_OUT_RECORDS.names)
+            yield from left_out_records(path)

@@ -25,11 +25,7 @@ from beam_jobs.stages.commit.quarantine_parts import (
 )
 from beam_jobs.stages.commit.shard_set import WrittenParts
 from beam_jobs.stages.plan import load_plan
-from beam_jobs.staging.item_list import (
-    ItemsTask,
-    items_tasks,
-    write_items_part,
-)
+from beam_jobs.staging.item_list import ItemsTask, items_tasks, write_items_part
 
 _INDEX, _QUARANTINE, _DUPLICATES = "index", "quarantine", "duplicates"
 _ITEMS = "items"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS
-from beam_jobs.workspace import Workspace
+from beam_jobs.workspace import Workspace, read_batches
 from foundation import storage
 from shard_format import file_info
 from shard_format.removed_records import RemovedRecords
@@ -38,6 +39,12 @@ def stores_records(context: JobContext) -> bool:
     """Whether later generations need more of the records than the index has."""
     options = context.options
     return not options.no_fingerprints and needs_stored(options, context.record_type) is not None
+
+
+def left_out_records(clusters: Path) -> Iterator[pa.Table]:
+    """Rows of LEFT_OUT_RECORDS from a local file of clusters."""
+    for table in read_batches(clusters, [*LEFT_OUT_RECORDS.names, "dropped"]):
+        yield table.filter(table["dropped"]).select(LEFT_OUT_RECORDS.names)
 
 
 def write_stored_records(

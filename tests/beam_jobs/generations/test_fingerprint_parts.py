@@ -15,12 +15,8 @@ from beam_jobs import bounds
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from beam_jobs.staging import item_list
-from beam_jobs.staging.item_list import (
-    hashes_in,
-)
-from beam_jobs.staging.seen_items import (
-    KnownItems,
-)
+from beam_jobs.staging.item_list import hashes_in
+from beam_jobs.staging.seen_items import KnownItems
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import read_table
 from shard_format import InputError, fingerprint_files, load_build, load_manifest, naming, verify

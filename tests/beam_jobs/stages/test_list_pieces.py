@@ -20,9 +20,7 @@ from beam_jobs.run import preprocess
 from beam_jobs.stages import list_pieces
 from beam_jobs.stages.list import list_corpus, resolve_options
 from beam_jobs.staging.listed_items import read_unit
-from beam_jobs.staging.seen_items import (
-    item_identity,
-)
+from beam_jobs.staging.seen_items import item_identity
 from beam_jobs.staging.units import listed_pieces, read_units
 from foundation import storage
 from shard_format import InputError, naming, verify

@@ -18,11 +18,11 @@ from beam_jobs.stages.plan.spread.duplicates import RANGE, received_tables, send
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
 from beam_jobs.stages.plan.stored_records import (
     LEFT_OUT_RECORDS,
+    left_out_records,
     stores_records,
     write_stored_records,
 )
 from beam_jobs.staging.assignment import Assignment
-from beam_jobs.workspace import read_batches
 from shard_format import naming
 from shard_format.fingerprint_files import part_file
 from shard_format.removed_records import RemovedRecords
@@ -37,16 +37,15 @@ def send_kept_ids(plan: SpreadPlan, number: int, clusters: Path) -> dict[str, by
     begins = plan.begins
     order = (RANGE.name, "record")
     with closing(plan.sorter(LEFT_OUT_RECORDS.append(RANGE), order)) as by_range:
-        for table in read_batches(clusters, [*LEFT_OUT_RECORDS.names, "dropped"]):
-            rows = table.filter(table["dropped"]).select(LEFT_OUT_RECORDS.names)
+        for rows in left_out_records(clusters):
             records = int64(rows["record"])
             sources = plan.sources(records)
-            rows = rows.set_column(
+            numbered = rows.set_column(
                 LEFT_OUT_RECORDS.get_field_index("record"),
                 LEFT_OUT_RECORDS.field("record"),
                 pa.array(records - begins[sources]),
             )
-            by_range.append(rows.append_column(RANGE, pa.array(sources)))
+            by_range.append(numbered.append_column(RANGE, pa.array(sources)))
         return send_tables(plan, _KEPT_IDS, number, by_range.in_order())
 
 
