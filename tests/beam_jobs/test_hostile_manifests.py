@@ -232,8 +232,9 @@ def test_every_value_in_every_leaf_is_parsed(hostile_sets):
         for case in cases:
             if case.file == naming.MANIFEST:
                 raw = _replaced(case.raw, case.path, case.value)
+                directory = hostile_sets / case.name
                 with contextlib.suppress(ShardmillError):
-                    parse_manifest(_content(hostile_sets / case.name, case.file, raw), "it")
+                    parse_manifest(_content(directory, case.file, raw), "it", directory)
 
 
 @pytest.mark.parametrize("elsewhere", ["../victim/generations/0001", "{victim}", "../set"])

@@ -92,6 +92,7 @@ def test_columns_that_are_empty_everywhere(warnings_of):
 def test_endings_are_counted_together(counts):
     total = sum(map(Counter, counts), Counter())
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(listing_file, "_MOST_ENDINGS", 1 << 20)
         assert join_endings(counts) == total
         patched.setattr(listing_file, "_MOST_ENDINGS", 3)
         joined = join_endings(counts)
