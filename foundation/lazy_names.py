@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562).
+"""Names of a package, and modules, that are imported when they are first used (PEP 562).
 
 Importing the package is cheap then, whatever its modules import.
 """
@@ -8,6 +8,21 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import cast
+
+
+class _LazyModule:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+def lazy_module(name: str) -> ModuleType:
+    """A module that is imported when something of it is first used."""
+    return cast(ModuleType, _LazyModule(name))
 
 
 def lazy_names(

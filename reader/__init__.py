@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from reader.access.random_access import random_access as random_access
     from reader.index_export import IndexExport as IndexExport
     from reader.index_export import export_index as export_index
+    from reader.loading import load as load
     from reader.mixing import Mixture as Mixture
     from reader.mixing import mix as mix
-    from reader.opening import load as load
     from reader.options import kind_of as kind_of
     from reader.profiling.rate import ReadRate as ReadRate
     from reader.profiling.rate import measure as measure
@@ -54,7 +54,7 @@ _HOMES = {
     "TokenInfo": "reader.record_types",
     "export_index": "reader.index_export",
     "kind_of": "reader.options",
-    "load": "reader.opening",
+    "load": "reader.loading",
     "measure": "reader.profiling.rate",
     "measure_stages": "reader.profiling.stages",
     "mix": "reader.mixing",

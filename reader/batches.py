@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
-import tensorflow as tf
 
 from reader.damage import naming_damage
+from reader.lazy_tensorflow import tf
+
+
+class BatchSource(Protocol):
+    """Batches in NumPy that a view of another library is made of; see `reader.Stream`."""
+
+    @property
+    def first_step(self) -> int:
+        """Steps that were done before the first batch."""
+
+    @property
+    def element_dtype(self) -> str:
+        """Element type of the inputs."""
+
+    def __len__(self) -> int:
+        """Batches that remain."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches, counted."""
+
+    def arrays(self, first: int, worker: tuple[int, int] = (0, 1)) -> Iterator[Any]:
+        """The batches from a global step on."""
+
+    def state_after(self, steps: int) -> dict[str, Any]:
+        """The state after so many batches, or after the last one where there are fewer."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state behind the last batch that was taken."""
+
+    def step_of(self, state: Mapping[str, Any]) -> int:
+        """The steps that were done at a state."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to the place of a state."""
 
 
 class NumpyBatches:
@@ -19,26 +52,33 @@ class NumpyBatches:
             ...
 
     Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights
-    and several labels float32. These arrays are TensorFlow's own memory, not copied, and must not
-    be written to: NumPy refuses. Texts are a [batch] array of objects, bytes of UTF-8 each. Ragged
-    token ids (pad="none") are a list of [length] arrays.
+    and several labels float32. Texts are a [batch] array of objects, bytes of UTF-8 each. Ragged
+    token ids (pad="none") are a list of [length] arrays. The arrays are the caller's, but for those
+    that TensorFlow made, which NumPy refuses to write to.
 
-    Every iteration gives the same epochs again, as that of `stream.dataset` does.
+    Every iteration gives the same epochs again, from the start of the stream.
 
     Args:
-        dataset: The batches.
-        num_batches: How many there are; None for no end.
+        stream: The stream.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, num_batches: int | None) -> None:
-        self._dataset, self._num_batches = dataset, num_batches
+    def __init__(self, stream: BatchSource) -> None:
+        self._stream = stream
 
     def __len__(self) -> int:
-        return known_length(self._num_batches)
+        return len(self._stream)
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in read_batches(self._dataset):
-            yield tf.nest.map_structure(_to_numpy, batch)
+        return iter(self._stream)
+
+
+def mapped(function: Callable[[Any], Any], batch: Any) -> Any:
+    """A batch with a function applied to each of its values."""
+    if isinstance(batch, tuple):
+        return tuple(mapped(function, value) for value in batch)
+    if isinstance(batch, dict):
+        return {name: mapped(function, value) for name, value in batch.items()}
+    return function(batch)
 
 
 def read_batches(dataset: tf.data.Dataset) -> Iterator[Any]:
@@ -57,26 +97,15 @@ def read_batches(dataset: tf.data.Dataset) -> Iterator[Any]:
         yield batch
 
 
-def known_length(num_batches: int | None) -> int:
-    """The length of a finite stream.
-
-    Raises:
-        TypeError: The stream is endless: what `len` raises of things without a length.
-    """
-    if num_batches is None:
-        raise TypeError("an endless stream has no length: it was loaded with epochs=None")
-    return num_batches
+def to_arrays(batch: Any) -> Any:
+    """A batch of TensorFlow as NumPy arrays, in its memory where that is possible."""
+    return mapped(_to_array, batch)
 
 
-def ragged_rows(ragged: Any, convert: Callable[[Any], Any]) -> list[Any]:
-    """A tf.RaggedTensor [batch, ragged] as a list of [length], views of what `convert` makes."""
-    values, splits = convert(ragged.flat_values), ragged.row_splits.numpy()
-    return [values[begin:end] for begin, end in itertools.pairwise(splits)]
-
-
-def _to_numpy(value: Any) -> Any:
+def _to_array(value: Any) -> Any:
     if isinstance(value, tf.RaggedTensor):
-        return ragged_rows(value, _to_numpy)
+        values, splits = _to_array(value.flat_values), value.row_splits.numpy()
+        return [values[begin:end] for begin, end in itertools.pairwise(splits)]
     if value.dtype == tf.string:
         return value.numpy()
     return np.asarray(memoryview(value))

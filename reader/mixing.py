@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+from typing_extensions import override
 
 from foundation.options import check_choice, check_integer
 from foundation.storage import place_of
 from reader.cache.locations import locate_dataset
+from reader.lazy_tensorflow import tf
 from reader.opening import Opened, open_split
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
-from reader.pipeline import finished, without_autograph
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, content_of, digest, read_state, sampled_label
 from reader.stream import Stream, StreamInfo
@@ -43,17 +43,33 @@ _UNFIT = {
 _OPTIONS = tuple(field.name for field in dataclasses.fields(ReadOptions))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Mixture(Stream):
     """Several sets as one stream.
 
     Attributes:
+        opened: The sets.
+        plan: Which set every group of the mixture is of.
         parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
         shares: Share of each set in the batches, in (0, 1]: its weight, rounded to one in 4096.
     """
 
+    opened: tuple[Opened, ...] = dataclasses.field(repr=False)
+    plan: MixturePlan = dataclasses.field(repr=False)
     parts: Mapping[str, StreamInfo]
     shares: Mapping[str, float]
+
+    @override
+    def _make_dataset(self) -> tf.data.Dataset:
+        from reader.graph.mixing import mixed
+        from reader.graph.pipeline import finished, without_autograph
+
+        workers = self.info.worker[1]
+        position = self.first_step * self.info.batch_size
+        dataset = without_autograph(mixed)(self.opened, self.plan, position, workers)
+        batches = -1 if self._last_step is None else len(self)
+        dataset = dataset if batches < 0 else dataset.take(batches)
+        return finished(dataset, batches, self.opened[0].loader.options)
 
 
 def mix(
@@ -105,63 +121,46 @@ def mix(
     shared = _plan(weights, group, worker, seed)
     names = [str(name) for name in weights]
     _check_distinct(names)
-    with tf.device("/CPU:0"):
-        opened = [
-            _open(name, seed, {"batch_size": batch_size, "worker": worker, **options})
-            for name in names
-        ]
-        _check_alike(names, opened)
-        records = sum(one.info.records for one in opened)
-        steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
-        check_integer("steps_per_epoch", steps, 1)
-        sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
-        if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
-            sets.append(opened[0].info.split)
-        sample = opened[0].pipeline.options.sample
-        of_mixture = {
-            "sets": digest(sets),
-            "batch_size": batch_size,
-            "seed": seed,
-            "group": group,
-            "shuffle": opened[0].info.shuffle,
-            "streams": [one.info.streams for one in opened][:8],
-            "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
-            "steps_per_epoch": steps,
-            **sampled_label(opened[0].pipeline.options),
-            "content": content_of(opened[0].pipeline.options),
-        }
-        of_mixture = as_json(of_mixture)
-        start = read_state(state, of_mixture, steps, epochs)
-        position = (start.epoch * steps + start.step) * batch_size
-        batches = int(tf.data.INFINITE_CARDINALITY)
-        if epochs is not None:
-            batches = (epochs - start.epoch) * steps - start.step
-        dataset = without_autograph(_mixed)(opened, shared, position, worker[1])
-        dataset = dataset if epochs is None else dataset.take(batches)
-        dataset = finished(dataset, batches, opened[0].pipeline.options)
+    opened = [
+        _open(name, seed, {"batch_size": batch_size, "worker": worker, **options}) for name in names
+    ]
+    _check_alike(names, opened)
+    records = sum(one.info.records for one in opened)
+    steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
+    check_integer("steps_per_epoch", steps, 1)
+    sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
+    if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
+        sets.append(opened[0].info.split)
+    first = opened[0].loader.options
+    sample = first.sample
+    of_mixture = {
+        "sets": digest(sets),
+        "batch_size": batch_size,
+        "seed": seed,
+        "group": group,
+        "shuffle": opened[0].info.shuffle,
+        "streams": [one.info.streams for one in opened][:8],
+        "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
+        "where": None if first.where is None else digest(first.where),
+        "steps_per_epoch": steps,
+        **sampled_label(first),
+        "content": content_of(first),
+    }
+    of_mixture = as_json(of_mixture)
+    start = read_state(state, of_mixture, steps, epochs)
     parts = dict(zip(names, (one.info for one in opened), strict=True))
     return Mixture(
-        dataset=dataset,
         steps_per_epoch=steps,
         info=_sums(list(parts.values()), names, seed, epochs, str(of_mixture["sets"])),
         order=of_mixture,
         start=start,
         copies=tuple(copies for one in opened for copies in one.copies),
         losses=tuple(one.skipped for one in opened),
+        opened=tuple(opened),
+        plan=shared,
         parts=parts,
         shares=dict(zip(names, (shared.slots / shared.num_slots).tolist(), strict=True)),
     )
-
-
-def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int) -> tf.data.Dataset:
-    """A worker's share of all batches from a position of the mixture on, without end."""
-    elements = []
-    for one, before in zip(opened, plan.before(position).tolist(), strict=True):
-        epoch, inside = divmod(before, one.info.records)
-        elements.append(one.pipeline.elements(one.pipeline.windows.endless(epoch, inside)))
-    choices = plan.choices(position, workers)
-    mixed = tf.data.Dataset.choose_from_datasets(elements, choices, stop_on_empty_dataset=True)
-    return opened[0].pipeline.batched(mixed)
 
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:

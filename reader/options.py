@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foundation.options import Limits, check_choice, check_declared, check_integer, option
+from foundation.options import Limits, check_declared, check_integer, option
 from foundation.storage import Url
 from foundation.wording import parse_size
 from reader.order import geometry
@@ -22,7 +22,7 @@ WHERE = "reader.load"
 SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
 CACHE_STAGES = ("stored", "decoded")
-SAMPLES = ("balanced",)
+BALANCED = "balanced"
 MAX_STREAMS = 4096  # a stream has 16 bits in `reader.order.numpy_order`
 MAX_BUCKETS = 4096
 MAX_EPOCHS = 1 << 32  # times the steps of an epoch, this still is an int64
@@ -159,11 +159,21 @@ class OrderOptions:
         limits=Limits(1, MAX_STREAMS),
         shown="64; 8 with buckets",
     )
+    where: str | None = option(
+        None,
+        "Read only records that fit a condition on the columns of the index.",
+        details="Such as \"words > 20 and language == 'en'\": columns, numbers, texts and names of "
+        "classes, with == != < <= > >= in, and or not, + - * /. The records that are left are a "
+        "split of their own, with an order of their own. It takes 8 bytes of memory for each.",
+        metavar="CONDITION",
+    )
     sample: str | Mapping[str, float] | None = option(
         None,
-        'Draw records by class: "balanced", or {class name: weight}.',
-        details="An epoch has as many draws as the split has records; records of rare classes are "
-        "repeated, each time augmented anew. It takes 8 bytes of memory per record.",
+        'Draw records by class or by weight: "balanced", {class name: weight}, or a column of the '
+        "index.",
+        details="An epoch has as many draws as the split has records; records of rare classes, or "
+        "of a large weight, are repeated, each time augmented anew. It takes 8 bytes of memory per "
+        "record.",
     )
     buckets: int = option(
         1,
@@ -233,12 +243,10 @@ class OrderOptions:
     def _check_sample(self) -> None:
         if self.sample is None:
             return
-        if isinstance(self.sample, str):
-            check_choice("sample", self.sample, SAMPLES)
-        elif not isinstance(self.sample, Mapping):
+        if not isinstance(self.sample, str | Mapping):
             raise UsageError(
-                f'sample is {self.sample!r} in {WHERE}. Pass "balanced" or the weights of classes, '
-                'such as {"cat": 2.0, "dog": 1.0}.'
+                f'sample is {self.sample!r} in {WHERE}. Pass "balanced", the weights of classes, '
+                'such as {"cat": 2.0, "dog": 1.0}, or the name of a column.'
             )
         if self.shuffle == "off" or self.buckets > 1:
             order = "shuffle='off'" if self.shuffle == "off" else f"buckets={self.buckets}"
@@ -495,6 +503,11 @@ class ReadOptions(ResourceOptions, CacheOptions, ContentOptions, OrderOptions):
             raise UsageError(
                 f"synonyms={str(self.synonyms)!r} does not work with service in {WHERE}: the table "
                 "exists in this process only. Leave one of them out."
+            )
+        if isinstance(self.sample, str) and self.sample != BALANCED:
+            raise UsageError(
+                f"sample={self.sample!r} does not work with service in {WHERE}: draws by weight "
+                "are made by this process. Leave one of them out."
             )
         if self.on_corrupt == "skip":
             raise UsageError(

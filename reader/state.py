@@ -14,6 +14,7 @@ from shard_format import UsageError
 FORMAT = 1
 # Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
+_LONGEST = 200  # characters of a condition in a state
 # Options that decide what a batch holds of its records.
 _CONTENT = ("augment", "image_size", "dtype", "normalize", "label")
 
@@ -146,6 +147,9 @@ def _name_of(transform: Any) -> str:
 def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
     """What the batches of a stream depend on, as JSON holds it."""
     order = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
+    # States of earlier versions have none, which is None.
+    is_long = options.where is not None and len(options.where) > _LONGEST
+    order["where"] = digest(options.where) if is_long else options.where
     if options.buckets > 1:  # records that are cut at a length are of one length
         order["max_tokens"] = options.max_tokens
     sample = options.sample

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
-from foundation.storage import local_path, place_of
-from reader.batches import NumpyBatches
+from reader.batches import NumpyBatches, read_batches, to_arrays
 from reader.cache.choosing import CacheChoice
 from reader.cache.copying import Copies
 from reader.damage import SkippedRecords
-from reader.options import Directory, ReadOptions
-from reader.pipeline import InputPipeline, finished, without_autograph, without_rewrites
-from reader.record_types import OpenSplit, Parser, TokenInfo, kind_of
+from reader.lazy_tensorflow import tf
+from reader.options import ReadOptions, kind_of
+from reader.record_types import Parser, TokenInfo
 from reader.record_types.features import TargetLabels
-from reader.state import Position, make_state
+from reader.records.open_split import OpenSplit
+from reader.state import Position, make_state, read_state
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
 
 if TYPE_CHECKING:
+    from reader.grain_batches import GrainBatches
     from reader.torch_batches import TorchBatches
 
 
@@ -42,7 +44,7 @@ class StreamInfo:
         directory: The shard set.
         root_hash: Names the content of the set.
         split: Name of the split.
-        records: Records of the split.
+        records: Records of the split, or those of it that `where` selects.
         stored_bytes: Bytes of the split's shards.
         record_type: "image", "text", "tokens" or "packed".
         targets: One of `TARGETS`.
@@ -102,40 +104,69 @@ class StreamInfo:
         return self.element_shape
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream:
-    """A split as batches.
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Stream(abc.ABC):
+    """A split as batches: (inputs [batch, ...], targets [batch, ...]).
+
+    The batches of a set without labels are the inputs alone, those of packed sequences (inputs,
+    targets, weights). Iterating over a stream gives them as NumPy arrays, see `numpy`.
 
     Attributes:
-        dataset: Batches (inputs [batch, ...], targets [batch, ...]), or inputs alone where the set
-            has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
         info: Describes the stream.
         order: Parameters of the order, which a state must agree with.
-        start: Where the data set begins: after so many epochs and steps.
+        start: Where the batches begin: after so many epochs and steps.
         copies: What is being copied to local disk while it is read from its source, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
-        options: How it was opened, for those who open it again to measure it; None of a mixture.
-        directory: What it was opened from, for the same: of a set at a URL that URL, where
-            `info.directory` holds copies of its small files. None of a mixture.
-        pipeline: Input pipeline that makes the data set. None of a mixture.
         losses: The damaged records that were skipped, of each set of a mixture.
     """
 
-    dataset: tf.data.Dataset
     steps_per_epoch: int
     info: StreamInfo
     order: Mapping[str, Any]
     start: Position
     copies: tuple[Copies, ...]
-    options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    directory: Directory | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    pipeline: InputPipeline | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    losses: tuple[SkippedRecords, ...] = dataclasses.field(default=(), repr=False, kw_only=True)
+    losses: tuple[SkippedRecords, ...] = dataclasses.field(default=(), repr=False)
+    _taken: int | None = dataclasses.field(default=None, init=False, repr=False)
+
+    @functools.cached_property
+    def dataset(self) -> tf.data.Dataset:
+        """The batches as a tf.data.Dataset; its first use loads TensorFlow. See `load`."""
+        # On the CPU even where there is a GPU: tf.data runs there, and tensors would be copied
+        # twice.
+        with tf.device("/CPU:0"):
+            return self._make_dataset()
+
+    @abc.abstractmethod
+    def _make_dataset(self) -> tf.data.Dataset: ...
+
+    def arrays(self, first: int, worker: tuple[int, int] = (0, 1)) -> Iterator[Any]:
+        """The batches from a global step on as NumPy arrays.
+
+        Args:
+            first: Number of the first, counted from the first epoch.
+            worker: (i, n): every nth of them alone, from the ith on.
+
+        Raises:
+            DamageError: A record is damaged; names file, byte offset and record id.
+            ShardSetError: A shard is missing, or cannot be read.
+        """
+        if first != self.first_step or worker != (0, 1):
+            raise UsageError(
+                f"A DataLoader with num_workers={worker[1]} cannot read this stream: its batches "
+                "come from one iterator of TensorFlow, as those of a service, of a mixture and of "
+                "transforms in TensorFlow do. Pass num_workers=0."
+            )
+        return map(to_arrays, read_batches(self.dataset))
+
+    @property
+    def element_dtype(self) -> str:
+        """Element type of the inputs."""
+        return self.info.dtype
 
     @property
     def first_step(self) -> int:
-        """Steps that were done before the data set begins; 0 where it was loaded without state."""
+        """Steps that were done before the first batch; 0 where it was loaded without state."""
         return self.start.epoch * self.steps_per_epoch + self.start.step
 
     @property
@@ -162,56 +193,90 @@ class Stream:
                 does not say from where it counts.
         """
         step = _global_step(steps_done, global_step, self.first_step)
-        epochs = self.info.epochs
-        if epochs is not None and step > epochs * self.steps_per_epoch:
+        if self._last_step is not None and step > self._last_step:
             raise UsageError(
-                f"global_step={step} exceeds the {epochs * self.steps_per_epoch} steps of all "
+                f"global_step={step} exceeds the {self._last_step} steps of all "
                 "epochs of the stream in Stream.state. Pass the steps that were done."
             )
-        place = Position(*divmod(step, self.steps_per_epoch))
-        return make_state(place, self.order)
+        return make_state(Position(*divmod(step, self.steps_per_epoch)), self.order)
 
-    def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
-        """The batches with the numbers [begin, end) of an epoch, in order, as a data set.
+    def state_dict(self) -> dict[str, Any]:
+        """The `state` behind the last batch that was taken by iteration, of this or any view of it.
 
-        Inside a tf.function the numbers may be tensors, and the data set is made wherever the graph
-        runs: any process that sees the set under the same path has any part of any epoch.
-
-        Args:
-            epoch: Scalar int64.
-            begin: Scalar int64.
-            end: Scalar int64, above `begin`, at most `steps_per_epoch`.
+        The views are `numpy()`, `torch()` and `jax()`; what they have read ahead is not lost.
 
         Raises:
-            UsageError: The stream is a mixture, is cached, is of a set at a URL, or skips damage.
+            UsageError: Batches were taken from `dataset`, which nobody counts.
         """
-        if self.options is not None and self.options.on_corrupt == "skip":
+        if self._taken is None and "dataset" in vars(self):
             raise UsageError(
-                "on_corrupt='skip' does not work where a graph reads the set in another process, "
-                "in Stream.numbered. Read with on_corrupt='raise'."
+                "Nobody counts the batches that are taken from Stream.dataset, in "
+                "Stream.state_dict. Pass the steps to Stream.state(global_step=...), or iterate "
+                "over the stream."
             )
-        place = None if self.directory is None else local_path(place_of(self.directory))
-        if self.pipeline is None or place is None or self.info.cache != "off":
-            raise UsageError(
-                f"{self.directory or 'A mixture'} with cache={self.info.cache!r} is read through "
-                "this process, so that a graph cannot read it elsewhere in Stream.numbered. Read "
-                "one set in a directory, with cache='off'."
-            )
-        dataset = without_autograph(self.pipeline.numbered)(epoch, begin, end)
-        return finished(dataset, end - begin, self.pipeline.options).with_options(
-            without_rewrites()
+        return self.state_after(self._taken or 0)
+
+    def state_after(self, steps: int) -> dict[str, Any]:
+        """The state after so many batches, or after the last one where there are fewer."""
+        step, last = self.first_step + steps, self._last_step
+        return self.state(global_step=step if last is None else min(step, last))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to a state: the next iteration, of this or any view of it, begins there.
+
+        Raises:
+            UsageError: It is no state of this stream: of another set, order or content, or beyond
+                its end.
+        """
+        self.start = self._position_of(state)
+        self._taken = None
+        vars(self).pop("dataset", None)  # it begins elsewhere
+
+    def step_of(self, state: Mapping[str, Any]) -> int:
+        """The steps that were done at a state.
+
+        Raises:
+            UsageError: It is no state of this stream, as for `load_state_dict`.
+        """
+        position = self._position_of(state)
+        return position.epoch * self.steps_per_epoch + position.step
+
+    def _position_of(self, state: Mapping[str, Any]) -> Position:
+        return read_state(state, self.order, self.steps_per_epoch, self.info.epochs)
+
+    def __reduce__(self) -> Any:
+        raise UsageError(
+            f"A {type(self).__name__} cannot be sent to another process. Load it there."
         )
 
+    def __iter__(self) -> Iterator[Any]:
+        return self.counted(self.arrays(self.first_step))
+
+    def counted(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Batches from the first one on, of which `state_dict` knows how many were taken."""
+        self._taken = 0
+        for number, batch in enumerate(batches, 1):
+            self._taken = number
+            yield batch
+
+    def __len__(self) -> int:
+        """Batches of all epochs, without those before `start`.
+
+        Raises:
+            TypeError: The stream is endless: what `len` raises of things without a length.
+        """
+        if self._last_step is None:
+            raise TypeError("an endless stream has no length: it was loaded with epochs=None")
+        return self._last_step - self.first_step
+
     @property
-    def _num_batches(self) -> int | None:
-        """Of all epochs, without those before the state that it began with; None for no end."""
-        if self.info.epochs is None:
-            return None
-        return self.steps_per_epoch * self.info.epochs - self.first_step
+    def _last_step(self) -> int | None:
+        epochs = self.info.epochs
+        return None if epochs is None else self.steps_per_epoch * epochs
 
     def numpy(self) -> NumpyBatches:
         """The batches as NumPy arrays, to be iterated over any number of times."""
-        return NumpyBatches(self.dataset, self._num_batches)
+        return NumpyBatches(self)
 
     def torch(self, device: Any = None) -> TorchBatches:
         """The batches as PyTorch tensors: a torch.utils.data.IterableDataset.
@@ -222,35 +287,51 @@ class Stream:
         Raises:
             UsageError: PyTorch is not installed, or has no such device.
         """
-        try:
+        with _needing("torch", "PyTorch", "stream.torch()"):
             from reader.torch_batches import TorchBatches
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise UsageError(
-                "PyTorch is not installed, which stream.torch() needs. Install it with 'pip "
-                "install torch', or use stream.numpy()."
-            ) from error
-        return TorchBatches(self.dataset, self._num_batches, device)
+        return TorchBatches(self, device)
 
-
-class ServedStream(Stream):
-    """Batches from a service, which come in the order of their arrival within an epoch."""
-
-    def state(self, steps_done: Any = None, *, global_step: Any = None) -> dict[str, Any]:
-        """The state of `Stream.state`; here it exists between two epochs only.
+    def grain(self) -> GrainBatches:
+        """The batches as a grain.IterDataset of NumPy arrays, whose iterators have states.
 
         Raises:
-            UsageError: An epoch has begun and is not done, or as for `Stream.state`.
+            UsageError: Grain is not installed.
         """
-        state = super().state(steps_done, global_step=global_step)
-        if state["step"]:
-            raise UsageError(
-                f"Step {state['step']} is within an epoch of {self.steps_per_epoch} in "
-                "Stream.state, where the order of a service's batches depends on its workers. Take "
-                "the state after whole epochs, or load without service."
-            )
-        return state
+        with _needing("grain", "Grain", "stream.grain()"):
+            from reader.grain_batches import GrainBatches
+        return GrainBatches(self)
+
+    def jax(self, device: Any = None) -> Iterator[Any]:
+        """The batches as JAX arrays: a generator, which `model.fit` of Keras takes too.
+
+            for images, labels in stream.jax():
+                state = train_step(state, images, labels)
+
+        Whole numbers become int32 unless jax_enable_x64 is set, as JAX makes them.
+
+        Args:
+            device: A jax.Device or jax.sharding.Sharding to put arrays on; None is the default one.
+
+        Raises:
+            UsageError: JAX is not installed, or batches hold texts.
+        """
+        with _needing("jax", "JAX", "stream.jax()"):
+            from reader.jax_batches import jax_batches
+        return jax_batches(self, device)
+
+
+@contextlib.contextmanager
+def _needing(module: str, package: str, where: str) -> Iterator[None]:
+    """Within this context, the error that a module is not there says what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise UsageError(
+            f"{package} is not installed, which {where} needs. Install it with 'pip "
+            f"install {module}', or use stream.numpy()."
+        ) from error
 
 
 def _global_step(steps_done: Any, global_step: Any, first_step: int) -> int:
@@ -295,7 +376,7 @@ def stream_info(
         directory=split.root,
         root_hash=split.manifest.root_hash,
         split=options.split,
-        records=stored.records,
+        records=split.geometry.records,
         stored_bytes=stored.bytes,
         record_type=kind_of(split.schema),
         targets=parser.targets,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import tensorflow as tf
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from reader.batches import known_length, ragged_rows, read_batches
+from reader.batches import BatchSource, mapped
 from shard_format import UsageError
-
-_IMAGES_RANK = 4  # [batch, height, width, 3]
 
 
 class TorchBatches(IterableDataset):
@@ -22,58 +20,73 @@ class TorchBatches(IterableDataset):
             loss = cross_entropy(model(images.permute(0, 3, 1, 2).float() / 255), labels)
 
     Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
-    several labels float32; all may be written to. Images are not copied on the CPU. Texts are a
-    list of str. Ragged token ids (pad="none") are a list of [length] tensors.
+    several labels float32. Arrays are not copied on the CPU. Texts are a list of str. Ragged token
+    ids (pad="none") are a list of [length] tensors.
 
     It is an IterableDataset of whole batches: iterate over it, or pass it to
-    `DataLoader(..., batch_size=None)`. Workers of a DataLoader are refused, for each of them would
-    read everything, and TensorFlow, whose threads do the work of workers, does not survive a fork.
+    `DataLoader(..., batch_size=None)`, or to torchdata's `StatefulDataLoader`. Of n workers of a
+    DataLoader each makes every nth batch, so the order is the same with any number of them.
 
-    Every iteration gives the same epochs again, as that of `stream.dataset` does.
+    Every iteration gives the same epochs again, from the start of the stream.
 
     Args:
-        dataset: The batches.
-        num_batches: How many there are; None for no end.
+        stream: The stream.
         device: Where tensors are put, as torch.device has it; None is the CPU.
 
     Raises:
-        UsageError: There is no such device. While it is read: a DataLoader has workers.
+        UsageError: There is no such device.
     """
 
-    def __init__(
-        self, dataset: tf.data.Dataset, num_batches: int | None, device: Any = None
-    ) -> None:
-        self._dataset, self._num_batches = dataset, num_batches
+    def __init__(self, stream: BatchSource, device: Any = None) -> None:
+        self._stream = stream
         self._device = _checked_device(device)
+        self._rounds = 0
 
     def __len__(self) -> int:
-        return known_length(self._num_batches)
+        return len(self._stream)
 
     def __iter__(self) -> Iterator[Any]:
-        workers = get_worker_info()
-        if workers is not None:
-            _refuse_workers(f"A DataLoader with num_workers={workers.num_workers}")
-        for batch in read_batches(self._dataset):
-            yield tf.nest.map_structure(self._to_device, batch)
+        info = get_worker_info()
+        if info is None:
+            return self._tensors(self._stream)
+        batches = self._stream.arrays(self._stream.first_step, (info.id, info.num_workers))
+        return self._tensors(self._counted(batches))
 
-    def __reduce__(self) -> NoReturn:
-        _refuse_workers("Another process")
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches of one of several workers, which takes turns with the others."""
+        self._rounds = 0
+        for batch in batches:
+            self._rounds += 1
+            yield batch
+
+    def _tensors(self, batches: Any) -> Iterator[Any]:
+        for batch in batches:
+            yield mapped(self._to_device, batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the stream; in a worker of a DataLoader after the rounds that it took."""
+        info = get_worker_info()
+        if info is None:
+            return self._stream.state_dict()
+        return self._stream.state_after(self._rounds * info.num_workers)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Stream.load_state_dict`.
+
+        Raises:
+            UsageError: It is no state of this stream.
+        """
+        self._stream.load_state_dict(state)
+        self._rounds = 0
 
     def _to_device(self, value: Any) -> Any:
-        if isinstance(value, tf.RaggedTensor):
-            return ragged_rows(value, self._to_device)
-        if value.dtype == tf.string:
-            return [text.decode() for text in value.numpy()]
-        return _to_torch(value).to(self._device)
-
-
-def _to_torch(value: Any) -> Any:
-    # PyTorch code writes to its tensors. A batch of images has memory of its own, which tf.data
-    # allocates to put them together; other tensors may be constants, which TensorFlow computes once
-    # and hands out with every batch.
-    if value.shape.rank == _IMAGES_RANK and value.shape.num_elements():  # all may be damaged
-        return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
-    return torch.from_numpy(value.numpy())  # numpy() copies
+        if isinstance(value, list):
+            return [self._to_device(one) for one in value]
+        if value.dtype == object:
+            return [text.decode() for text in value]
+        if not value.flags.writeable:  # of TensorFlow; PyTorch code writes to its tensors
+            value = value.copy()
+        return torch.from_numpy(np.ascontiguousarray(value)).to(self._device)
 
 
 def _checked_device(device: Any) -> Any:
@@ -86,11 +99,3 @@ def _checked_device(device: Any) -> Any:
             f"({str(error).splitlines()[0]}). Pass another one, or None for the CPU."
         ) from error
     return checked
-
-
-def _refuse_workers(who: str) -> NoReturn:
-    raise UsageError(
-        f"{who} cannot read stream.torch(): only the process that created it can, by threads of "
-        "TensorFlow. Pass num_workers=0; to load in several processes, pass reader.random_access "
-        "to the DataLoader."
-    )

@@ -1,30 +1,42 @@
-"""The windows of an epoch and the records of each, in TensorFlow operations."""
+"""The windows of an epoch, and the records of each: what is read and parsed at a time."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 
 from reader.options import ReadOptions
-from reader.order import graph_order
-from reader.order.class_sampling import ClassSampler
+from reader.order import numpy_order
+from reader.order.buckets import Lookup, bucket_order
 from reader.order.geometry import WorkerShard
-from reader.records.index_columns import GraphColumns
+from reader.order.numpy_order import Int64Array, UInt64Array
+from reader.order.sampling import Sampler
 from reader.records.readers import RecordReader
+from shard_format import DamageError, Feature
+from shard_format.example_parser import (
+    ByteValues,
+    Column,
+    NumberLists,
+    UnreadableExampleError,
+    parse_examples,
+)
 
 # This bit distinguishes draws of a sampler from record numbers: a record that is drawn twice in an
 # epoch must not be augmented alike.
-_DRAWN = 1 << 62
-
-
+DRAWN = 1 << 62
 # The weight of what is in place of a damaged record.
 LOST = -1.0
+_KEPT_WINDOWS = 4  # whose order is kept, 64 kB each
 
 
 class Task(NamedTuple):
-    """A part of a window to read; all scalar int64 tensors.
+    """A part of a window to read.
 
     Attributes:
         epoch: Number of the epoch.
@@ -35,64 +47,59 @@ class Task(NamedTuple):
         real: 1; or 0 where they only fill up a batch.
     """
 
-    epoch: Any
-    window: Any
-    residue: Any
-    skip: Any
-    take: Any
-    real: Any
-
-
-class WindowPart(NamedTuple):
-    """Records of a window in the order of the epoch.
-
-    Attributes:
-        serialized: [m] string tf.train.Examples.
-        draws: [m] int64, the seeds of their random numbers within an epoch.
-        weights: [m] float32, 1, or 0 where a record only fills up a batch; `LOST` where another
-            record is in place of a damaged one, which is skipped.
-        sizes: [m, 2] int32, height and width of images, or None where they are not asked for.
-    """
-
-    serialized: Any
-    draws: Any
-    weights: Any
-    sizes: Any = None
-
-
-class Lengths:
-    """[n] int64 lengths of [n] int64 record numbers.
-
-    Args:
-        index: Index of the split, with that column.
-        column: Its column with the lengths.
-        limit: Longer ones count as that long.
-    """
-
-    def __init__(self, index: GraphColumns, column: str, limit: int | None) -> None:
-        self._index, self._column, self._limit = index, column, limit
-
-    def __call__(self, numbers: Any) -> Any:
-        """[n] int64."""
-        lengths = self._index.column(self._column, numbers)
-        return lengths if self._limit is None else tf.minimum(lengths, self._limit)
+    epoch: int
+    window: int
+    residue: int
+    skip: int
+    take: int
+    real: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """[n, 2] int32 heights and widths of [n] int64 record numbers.
+class Rows:
+    """Records in the order of an epoch, parsed.
 
     Attributes:
-        index: The index of the split, with the columns `COLUMNS`.
+        columns: Values of [n] records by the name of the feature.
+        keys: [n] uint64, from which the random numbers of each are drawn.
+        weights: [n] float32, 1, or 0 where a record only fills up a batch; `LOST` where another
+            record is in place of a damaged one, which is skipped.
+        numbers: [n] int64, the numbers of the records.
+        record_reader: Knows where a record is, for messages.
     """
 
-    COLUMNS: ClassVar[tuple[str, str]] = ("height", "width")
-    index: GraphColumns
+    columns: Mapping[str, Column]
+    keys: UInt64Array
+    weights: npt.NDArray[np.float32]
+    numbers: Int64Array
+    record_reader: RecordReader
 
-    def __call__(self, numbers: Any) -> Any:
-        """[n, 2] int32."""
-        sides = [self.index.column(name, numbers) for name in self.COLUMNS]
-        return tf.cast(tf.stack(sides, axis=1), tf.int32)
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, begin: int, end: int) -> Rows:
+        """The rows [begin, end)."""
+        own = np.arange(begin, min(end, len(self)))
+        columns = {name: column.take(own) for name, column in self.columns.items()}
+        return Rows(
+            columns, self.keys[own], self.weights[own], self.numbers[own], self.record_reader
+        )
+
+    def byte_values(self, name: str) -> ByteValues:
+        """Where the bytes of a feature are."""
+        return cast(ByteValues, self.columns[name])
+
+    def numbers_of(self, name: str) -> NumberLists:
+        """The numbers of a feature."""
+        return cast(NumberLists, self.columns[name])
+
+    def random(self, count: int) -> npt.NDArray[np.float32]:
+        """[n, count] float32 in [0, 1): the random numbers of these records in this epoch."""
+        return numpy_order.numbered(self.keys[:, None], np.arange(count))
+
+    def where(self, row: int) -> str:
+        """Where a record is, for messages."""
+        return self.record_reader.place_of(int(self.numbers[row]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,74 +109,71 @@ class Windows:
     Attributes:
         worker_shard: The part of the split to read.
         record_reader: Reads the serialized records.
+        features: Those to parse.
         options: Order, seed and batches.
         lengths: Groups records of similar length, where the options ask for it.
-        sampler: Draws records by class, or None.
-        sizes: Sizes of the images, where they are needed and the index has them.
+        sampler: Draws records by class or by weight, or None.
+        selection: [n] int64, the records that are read; their places here are what an epoch orders.
+            None for all.
         first_records: The first window of a stream is read in parts, of that many records, as many
             again, then twice as many each time: a batch need not wait for a whole window from a
             URL. None reads it in one.
         ahead: Windows that are read while one is decoded; each may hold geometry.WINDOW_BYTES.
-        portable: Reader of the same records in graphs that are sent to other processes, or None.
-        kept: What must live as long as records may be read, such as leases. A data set holds its
-            functions, and with them this object.
+        kept: What must live as long as records may be read, such as leases.
     """
 
     worker_shard: WorkerShard
     record_reader: RecordReader
+    features: tuple[Feature, ...]
     options: ReadOptions
-    lengths: Lengths | None = None
-    sampler: ClassSampler | None = None
-    sizes: Sizes | None = None
+    lengths: Lookup | None = None
+    sampler: Sampler | None = None
+    selection: Int64Array | None = None
     first_records: int | None = None
     ahead: int = 1
-    portable: RecordReader | None = None
     kept: tuple[object, ...] = ()
 
-    def starting_small(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+    def from_position(self, epoch: int, position: int, last: int | None) -> Iterator[Task]:
+        """The tasks from a position of an epoch on, up to the epoch `last` or without end."""
+        epochs = itertools.count(epoch) if last is None else range(epoch, last)
+        tasks = (
+            task
+            for number in epochs
+            for task in self.of_epoch(number, position if number == epoch else 0)
+        )
+        return self.starting_small(tasks)
+
+    def starting_small(self, tasks: Iterable[Task]) -> Iterator[Task]:
         """The same records in the same order, those of the first task in parts; see the class."""
-        if self.first_records is None:
-            return tasks
-        bounds = [0, self.first_records]
-        while bounds[-1] < self.worker_shard.geometry.window_records:
-            bounds.append(2 * bounds[-1])
+        tasks = iter(tasks)
+        if self.first_records is not None:
+            for task in itertools.islice(tasks, 1):
+                begin, end = 0, self.first_records
+                while begin < task.take:
+                    take = min(end, task.take) - begin
+                    yield task._replace(skip=task.skip + begin, take=take)
+                    begin, end = end, 2 * end
+        yield from tasks
 
-        def parts(task: Task) -> tf.data.Dataset:
-            within = tf.minimum(tf.constant(bounds, tf.int64), task.take)
-            cuts = tf.data.Dataset.from_tensor_slices((within[:-1], within[1:]))
-            cuts = cuts.filter(lambda begin, end: begin < end)
-            return cuts.map(
-                lambda begin, end: task._replace(skip=task.skip + begin, take=end - begin)
-            )
-
-        return tasks.take(1).flat_map(parts).concatenate(tasks.skip(1))
-
-    def of_epoch(self, epoch: Any, position: Any, stop: Any = None) -> tf.data.Dataset:
+    def of_epoch(self, epoch: int, position: int, stop: int | None = None) -> Iterator[Task]:
         """The tasks of an epoch from a position on, in order.
 
         Args:
-            epoch: Scalar int64.
-            position: Scalar int64, a multiple of the workers; not behind the last record.
-            stop: Scalar int64, a multiple of the batch size; tasks end there where it is not behind
-                the last record. None reads to the end.
+            epoch: Number of the epoch.
+            position: A multiple of the workers; not behind the last record.
+            stop: A multiple of the batch size; tasks end there where it is not behind the last
+                record. None reads to the end.
         """
         share = self.worker_shard
-        own = tf.constant(share.worker, tf.int64)
-        last = tf.constant(min(share.geometry.records, share.emitted), tf.int64)
-        tasks = self._tasks(epoch, position, own, last if stop is None else tf.minimum(last, stop))
-        filling = share.filling()
-        if filling:
-            columns = tuple(tf.constant(column, tf.int64) for column in zip(*filling, strict=True))
-            zero = tf.constant(0, tf.int64)
-            fill = tf.data.Dataset.from_tensor_slices(columns).map(
-                lambda window, residue, take: Task(epoch, window, residue, zero, take, zero)
-            )
-            if stop is not None:  # what fills up belongs to the last batch
-                fill = fill.take(tf.where(stop > last, tf.constant(-1, tf.int64), 0))
-            tasks = tasks.concatenate(fill)
-        return tasks
+        last = min(share.geometry.records, share.emitted)
+        yield from self._tasks(
+            epoch, position, share.worker, last if stop is None else min(last, stop)
+        )
+        if stop is None or stop > last:  # what fills up belongs to the last batch
+            for window, residue, take in share.filling():
+                yield Task(epoch, window, residue, 0, take, 0)
 
-    def endless(self, epoch: int, position: int) -> tf.data.Dataset:
+    def endless(self, epoch: int, position: int) -> Iterator[Task]:
         """The tasks of all epochs from one on, one after the other, as if they were one.
 
         An epoch then need not begin with a batch, nor with the same worker; nothing is dropped or
@@ -182,84 +186,80 @@ class Windows:
         share = self.worker_shard
         records = share.geometry.records
 
-        def tasks(number: Any) -> tf.data.Dataset:
-            start = tf.where(number == epoch, tf.constant(position, tf.int64), 0)
-            residue = (share.worker - number * records) % share.workers
-            return self._tasks(number, start, residue, records)
+        def tasks() -> Iterator[Task]:
+            for number in itertools.count(epoch):
+                residue = (share.worker - number * records) % share.workers
+                start = position if number == epoch else 0
+                yield from self._tasks(number, start, residue, records)
 
-        return self.starting_small(tf.data.Dataset.range(epoch, tf.int64.max).flat_map(tasks))
+        return self.starting_small(tasks())
 
-    def _tasks(self, epoch: Any, start: Any, residue: Any, stop: Any) -> tf.data.Dataset:
+    def _tasks(self, epoch: int, start: int, residue: int, stop: int) -> Iterator[Task]:
         """The tasks of the positions from `start` to `stop` of an epoch; none is empty."""
         workers, size = self.worker_shard.workers, self.worker_shard.geometry.window_records
 
-        def own(positions: Any) -> Any:  # how many of the first positions have this residue
-            return tf.maximum(positions - residue + workers - 1, 0) // workers
+        def own(positions: int) -> int:  # how many of the first positions have this residue
+            return max(positions - residue + workers - 1, 0) // workers
 
-        def task(window: Any) -> Task:
+        for window in range(start // size, -(-stop // size)):
             base = window * size
-            begin, end = own(tf.maximum(base, start)), own(tf.minimum(base + size, stop))
-            one = tf.constant(1, tf.int64)
-            return Task(epoch, window, residue, begin - own(base), end - begin, one)
+            begin, end = own(max(base, start)), own(min(base + size, stop))
+            if end > begin:
+                yield Task(epoch, window, residue, begin - own(base), end - begin)
 
-        windows = tf.data.Dataset.range(start // size, -(-stop // size)).map(task)
-        return windows.filter(lambda found: found.take > 0)
+    def read(self, task: Task) -> Rows:
+        """The records of one task.
 
-    def read(self, task: Task) -> WindowPart:
-        """The records of one task, of which there is at least one."""
-        numbers, wanted, positions = self._order(task)
-        wanted = wanted[task.skip : task.skip + task.take]
-        # Read in the order on disk, and only what is wanted, which is all but for the first window
-        # of a continued epoch and the last ones of any.
-        read = tf.sort(wanted)
-        places = tf.searchsorted(read, wanted, out_type=tf.int64)
-        records = tf.gather(numbers, wanted)
-        draws = records if self.sampler is None else tf.gather(positions, wanted) + _DRAWN
-        weights = tf.ones_like(wanted, tf.float32) * tf.cast(task.real, tf.float32)
+        Raises:
+            ShardSetError: A shard cannot be read.
+            DamageError: A record is damaged.
+        """
+        numbers, positions = self._ordered(task.epoch, task.window, task.residue)
+        own = slice(task.skip, task.skip + task.take)
+        numbers = numbers[own]
+        if self.selection is not None:
+            numbers = self.selection[numbers]
+        draws = numbers if self.sampler is None else positions[own] + DRAWN
+        weights = np.full(len(numbers), task.real, np.float32)
         if self.options.on_corrupt == "skip":
-            serialized, sources = self.record_reader.read_skipping(tf.gather(numbers, read))
-            sources = tf.gather(sources, places)
-            weights = tf.where(sources == records, weights, LOST)
-            records = sources
+            examples, sources = self.record_reader.read_skipping(numbers)
+            weights[sources != numbers] = LOST
+            numbers = sources
         else:
-            serialized = self.record_reader.read(tf.gather(numbers, read))
-        sizes = None if self.sizes is None else self.sizes(records)
-        return WindowPart(tf.gather(serialized, places), draws, weights, sizes)
+            examples = self.record_reader.read(numbers)
+        try:
+            columns = parse_examples(examples, self.features)
+        except UnreadableExampleError as error:
+            where = self.record_reader.place_of(int(numbers[error.number]))
+            raise DamageError(f"Damaged record in {where}: {error}") from error
+        keys = numpy_order.augment_keys(draws, self.options.seed, task.epoch)
+        return Rows(columns, keys, weights, numbers, self.record_reader)
 
-    def _order(self, task: Task) -> tuple[Any, Any, Any]:
-        """([m] record numbers, [m] where to find the next one, [m] positions) of a whole window."""
-        share, options = self.worker_shard, self.options
+    @functools.cached_property
+    def _ordered(self) -> Callable[[int, int, int], tuple[Int64Array, Int64Array]]:
+        # Parts of a window are read after each other, and its order takes milliseconds.
+        return functools.lru_cache(_KEPT_WINDOWS)(self._order)
+
+    def _order(self, epoch: int, window: int, residue: int) -> tuple[Int64Array, Int64Array]:
+        """([m] record numbers, [m] positions that a sampler drew) of a whole window, in order."""
+        geometry, options = self.worker_shard.geometry, self.options
+        share, seed = (residue, self.worker_shard.workers), options.seed
         if self.sampler is not None:
-            positions, wanted = graph_order.window_order(
-                share.geometry,
-                task.window,
-                task.residue,
-                share.workers,
-                options.seed,
-                task.epoch,
-                "off",
-            )
-            return self.sampler.numbers(positions, task.epoch), wanted, positions
+            positions, _ = numpy_order.window_order(geometry, window, share, seed, epoch, "off")
+            return self.sampler.numbers(positions, epoch), positions
         if self.lengths is not None:
-            numbers, wanted = graph_order.bucket_order(
-                share.geometry,
+            numbers, wanted = bucket_order(
+                geometry,
                 self.lengths,
-                task.window,
-                task.residue,
-                share.workers,
+                window,
+                share,
                 options.batch_size,
                 options.buckets,
-                options.seed,
-                task.epoch,
+                seed,
+                epoch,
             )
         else:
-            numbers, wanted = graph_order.window_order(
-                share.geometry,
-                task.window,
-                task.residue,
-                share.workers,
-                options.seed,
-                task.epoch,
-                options.shuffle,
+            numbers, wanted = numpy_order.window_order(
+                geometry, window, share, seed, epoch, options.shuffle
             )
-        return numbers, wanted, numbers
+        return numbers[wanted], numbers[wanted]

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from shard_format.tfrecord import unframe as unframe
     from shard_format.tfrecord import unframe_all as unframe_all
     from shard_format.tfrecord import unframe_columns as unframe_columns
-    from shard_format.tfrecord import unframe_many as unframe_many
+    from shard_format.tfrecord import whole_frames as whole_frames
     from shard_format.verification import Scope as Scope
     from shard_format.verification import verify as verify
     from shard_format.verification import verify_set as verify_set
@@ -82,7 +82,7 @@ _NAMES = {
     "shard_format.schema": "ENCODINGS Feature Schema",
     "shard_format.tfrecord": (
         "FRAME_BYTES Readable frame frame_columns masked_crc read_records unframe unframe_all "
-        "unframe_columns unframe_many"
+        "unframe_columns whole_frames"
     ),
     "shard_format.verification": "Scope verify verify_set",
 }

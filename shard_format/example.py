@@ -157,9 +157,9 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
         for tag, content in message_fields(serialized):
             if tag != FIELD_1:
                 continue
-            for entry_tag, entry in message_fields(_content(content)):
+            for entry_tag, entry in message_fields(content_of(content)):
                 if entry_tag == FIELD_1:
-                    name, values = _decode_entry(_content(entry))
+                    name, values = _decode_entry(content_of(entry))
                     features[name] = values
     except (IndexError, ValueError, struct.error) as error:
         raise DamageError(
@@ -174,19 +174,19 @@ def _decode_entry(entry: bytes) -> tuple[str, Values]:
     values: Values = []
     for tag, content in message_fields(entry):
         if tag == FIELD_1:
-            name = _content(content).decode()
+            name = content_of(content).decode()
         elif tag == FIELD_2:
-            for list_tag, stored in message_fields(_content(content)):
+            for list_tag, stored in message_fields(content_of(content)):
                 if list_tag in _STORAGE_NAME:
-                    values = _decode_list(_STORAGE_NAME[list_tag], _content(stored))
+                    values = _decode_list(_STORAGE_NAME[list_tag], content_of(stored))
     return name, values
 
 
 def _decode_list(storage: str, stored: bytes) -> Values:
     if storage == "bytes_list":
-        return [_content(content) for tag, content in message_fields(stored) if tag == FIELD_1]
+        return [content_of(content) for tag, content in message_fields(stored) if tag == FIELD_1]
     if storage == "float_list":
-        packed = b"".join(_content(content) for _, content in message_fields(stored))
+        packed = b"".join(content_of(content) for _, content in message_fields(stored))
         return list(struct.unpack(f"<{len(packed) // 4}f", packed))
     numbers: list[int] = []
     for _, content in message_fields(stored):
@@ -212,7 +212,12 @@ def _signed(number: int) -> int:
     return number - _UINT64 if number >= 1 << 63 else number
 
 
-def _content(value: bytes | int) -> bytes:
+def content_of(value: bytes | int) -> bytes:
+    """The content of a field that holds a message or bytes.
+
+    Raises:
+        ValueError: It holds a number.
+    """
     if isinstance(value, int):
         raise ValueError("a number in the place of a message")
     return value

@@ -129,34 +129,29 @@ def unframe(framed: bytes, where: object) -> bytes:
     return payload
 
 
-def unframe_many(
-    data: bytes, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> Iterator[bytes | None]:
-    """The payloads of frames, each in about 0.5 us and its checksum; None for a damaged one.
+def whole_frames(
+    data: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """[n] bool: whether frames are whole, by their lengths and both checksums.
 
     Args:
-        data: Frames.
+        data: [size] frames.
         begins: [n] where each frame begins in it.
         lengths: [n] bytes of each frame, as the index has them.
     """
+    whole = (begins >= 0) & (lengths >= FRAME_BYTES) & (begins + lengths <= len(data))
+    begins, lengths = begins[whole], lengths[whole] - FRAME_BYTES
+    headers = data[begins[:, None] + np.arange(HEADER_BYTES)].view(_HEADERS)[:, 0]
+    first = begins + HEADER_BYTES
+    last = first + lengths
+    footers = data[last[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
     crc = google_crc32c.value
-    header, footer = _HEADER.unpack_from, _CRC.unpack_from
-    for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
-        end = begin + length
-        if length < FRAME_BYTES or end > len(data):
-            yield None
-            continue
-        payload = data[begin + HEADER_BYTES : end - FOOTER_BYTES]
-        size, size_crc = header(data, begin)
-        # Not `masked_crc`: calls take longer than all else here.
-        data_crc, found_size = crc(payload), crc(data[begin : begin + 8])
-        whole = (
-            size == len(payload)
-            and ((found_size >> 15 | found_size << 17) + _MASK_DELTA) & 0xFFFFFFFF == size_crc
-            and ((data_crc >> 15 | data_crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-            == footer(data, end - FOOTER_BYTES)[0]
-        )
-        yield payload if whole else None
+    places = zip(first.tolist(), last.tolist(), strict=True)
+    crcs = np.array([crc(data[start:end]) for start, end in places], np.uint32)
+    same = headers["length"] == lengths
+    same &= headers["crc"] == _masked(_length_crcs(lengths))
+    whole[whole] = same & (footers == _masked(crcs))
+    return whole
 
 
 def unframe_columns(
@@ -175,25 +170,14 @@ def unframe_columns(
         lengths: [n] bytes of each frame, as the index has them.
         order: [m] the frames to return.
     """
-    ends = begins + lengths
     if not len(begins):
         return pa.array([], pa.large_binary()), -1
-    short = (lengths < FRAME_BYTES) | (ends > len(data))
-    short[1:] |= begins[1:] < ends[:-1]
-    damaged = short
-    if not short.any():
-        every = np.frombuffer(data, np.uint8)
-        headers = every[begins[:, None] + np.arange(HEADER_BYTES)].view(_HEADERS)[:, 0]
-        footers = every[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
-        crc = google_crc32c.value
-        first, last = begins + HEADER_BYTES, ends - FOOTER_BYTES
-        places = zip(first.tolist(), last.tolist(), strict=True)
-        crcs = np.array([crc(every[start:end]) for start, end in places], np.uint32)
-        damaged = headers["length"] != lengths - FRAME_BYTES
-        damaged |= headers["crc"] != _masked(_length_crcs(lengths - FRAME_BYTES))
-        damaged |= footers != _masked(crcs)
-    if damaged.any():
-        return pa.array([], pa.large_binary()), int(damaged.argmax())
+    ends = begins + lengths
+    whole = whole_frames(np.frombuffer(data, np.uint8), begins, lengths)
+    whole[1:] &= begins[1:] >= ends[:-1]
+    if not whole.all():
+        return pa.array([], pa.large_binary()), int(whole.argmin())
+    first, last = begins + HEADER_BYTES, ends - FOOTER_BYTES
     # Every second value of this column is a payload, the others are the bytes in between.
     edges = pa.py_buffer(np.stack((first, last), axis=1).ravel())
     buffers = [None, edges, pa.py_buffer(data)]

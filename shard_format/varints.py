@@ -33,7 +33,7 @@ def pack_varints(numbers: npt.NDArray[np.int64]) -> bytes:
     return np.stack(groups, axis=1)[np.stack(written, axis=1)].tobytes()
 
 
-def unpack_varints(packed: bytes) -> npt.NDArray[np.int64]:
+def unpack_varints(packed: bytes | npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """The inverse of `pack_varints`; bits beyond 64 are dropped, as protobuf does.
 
     Raises:

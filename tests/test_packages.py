@@ -24,8 +24,8 @@ THIRD_PARTY = {
         *("typing_extensions", "xxhash"),
     },
     "reader": {
-        *("cv2", "numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "tensorflow"),
-        *("tokenizers", "torch", "typing_extensions"),
+        *("cv2", "grain", "jax", "keras", "ml_dtypes", "numpy", "psutil", "pyarrow"),
+        *("sentencepiece", "simplejpeg", "tensorflow", "tokenizers", "torch", "typing_extensions"),
     },
     "trainer": {
         *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),

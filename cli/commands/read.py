@@ -26,7 +26,7 @@ _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 
 # The options of `reader.load` that are flags of this command.
 _OPTIONS = (
-    *("split", "generation", "batch_size", "image_size", "max_tokens", "pad", "buckets"),
+    *("split", "generation", "where", "batch_size", "image_size", "max_tokens", "pad", "buckets"),
     *("augment", "label"),
     *("features", "synonyms", "normalize", "shuffle", "cache", "cache_stage", "cache_dir"),
     *("cache_limit", "on_corrupt"),

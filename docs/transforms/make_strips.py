@@ -23,10 +23,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from reader.order import graph_order
+from reader.graph import order as graph_order
+from reader.graph.decoders import DECODERS
+from reader.graph.record_types.image import ImageParser
 from reader.record_types.features import FurtherFeatures, TargetLabels
-from reader.record_types.image import ImageParser
-from reader.records.decoders import DECODERS
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
 from reader.transforms.augmentation import Steps, find_transforms
 from reader.transforms.normalization import Normalization

@@ -1,6 +1,6 @@
 """From stored bytes to pixels in NumPy: one function for each encoding that a schema may name.
 
-The pixels are, bit for bit, those that `reader.records.decoders` gives without a crop.
+The pixels are, bit for bit, those that `reader.graph.decoders` gives without a crop.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import simplejpeg
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3], RGB
 
 
-def decode_jpeg(data: bytes, features: dict[str, Any]) -> Pixels:
+def decode_jpeg(data: bytes | memoryview, features: dict[str, Any]) -> Pixels:
     """A JPEG; gray ones become RGB."""
     # The fast DCT is TensorFlow's default: a record has the same pixels, whoever reads it.
     return simplejpeg.decode_jpeg(data, "RGB", fastdct=True, fastupsample=False)
 
 
-def decode_with_opencv(data: bytes, features: dict[str, Any]) -> Pixels:
+def decode_with_opencv(data: bytes | memoryview, features: dict[str, Any]) -> Pixels:
     """A PNG or a WebP."""
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
     try:
@@ -34,14 +34,14 @@ def decode_with_opencv(data: bytes, features: dict[str, Any]) -> Pixels:
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
 
 
-def decode_raw(data: bytes, features: dict[str, Any]) -> Pixels:
+def decode_raw(data: bytes | memoryview, features: dict[str, Any]) -> Pixels:
     """The pixels themselves, as a copy: an array over `bytes` could not be written to."""
     shape = (features["height"], features["width"], 3)
     return np.frombuffer(data, np.uint8).reshape(shape).copy()
 
 
 # Each: (stored bytes, the other features of the record) -> pixels; ValueError if there are none.
-NUMPY_DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Pixels]] = {
+NUMPY_DECODERS: dict[str, Callable[[bytes | memoryview, dict[str, Any]], Pixels]] = {
     "jpeg": decode_jpeg,
     "png": decode_with_opencv,
     "webp": decode_with_opencv,

@@ -37,15 +37,23 @@ class OpenFiles:
         Raises:
             OSError: The file cannot be opened or read.
         """
+        data = bytearray(length)
+        return bytes(data[: self.read_into(file, offset, memoryview(data))])
+
+    def read_into(self, file: int, offset: int, target: memoryview) -> int:
+        """Fills a buffer from `offset` on, and returns how much of it; less where the file ends.
+
+        Raises:
+            OSError: The file cannot be opened or read.
+        """
         opened = self._get(file)
-        data = os.pread(opened.number, length, offset)
-        # Rarely more than one call: Linux reads at most 2 GiB, and some file systems less.
-        while 0 < len(data) < length:
-            rest = os.pread(opened.number, length - len(data), offset + len(data))
-            if not rest:
+        size = 0
+        while size < len(target):
+            count = os.preadv(opened.number, [target[size:]], offset + size)
+            if not count:
                 break
-            data += rest
-        return data
+            size += count
+        return size
 
     def expect(self, file: int, offset: int, length: int) -> None:
         """Has the system fetch a range that will be read soon, if it is not in memory.

@@ -1,20 +1,19 @@
 """Records by their byte ranges, each checked here: what is damaged is named, or skipped.
 
-TensorFlow cannot read sets at a URL, and neither name nor pass over what is damaged. Of local sets
-it opens a file anew for every range, in a data set of its own: 106 us of CPU for a single record of
-28 kB, where this takes 29; for chunks of 64 records both take 20 us a record.
+A window of an epoch is a call: its chunks are ranges, of which many are requested at a time, and
+the next window is read while this one is decoded. About 1 us a record is Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 from typing_extensions import override
 
 from foundation import storage
@@ -27,16 +26,15 @@ from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
 from reader.records.readers import LOCATION_COLUMNS, RecordReader
 from reader.records.split_index import SplitIndex
-from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, unframe_many
+from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, whole_frames
+from shard_format.example_parser import Examples
 from shard_format.shard_list import shard_numbers
+from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
 Int64Array = npt.NDArray[np.int64]
-Payloads = npt.NDArray[np.object_]
 
 _REQUEST_BYTES = 8 << 20  # 8 MiB: above that, two requests are faster than one
 _SEARCHED = 256  # records that are read at a time to find one that is whole
-# Of local files: what one call of Python reads.
-_PIECE_BYTES, _PIECE_RECORDS = 8 << 20, 2048
 _OPEN_FILES = 64  # in a call
 _EXPECTED = 64  # ranges that the system fetches ahead, from a disk or NFS many at a time
 
@@ -61,11 +59,6 @@ class _ByteRun(NamedTuple):
 
 class CheckedRecordReader(RecordReader):
     """Reads records of a set, each byte range from the copy of its shard if there is one.
-
-    A window of an epoch is a call: its chunks are ranges, of which many are requested at a time,
-    and the next window is read while this one is decoded. The graph calls Python once a window:
-    about 1 us a record with the interpreter's lock, and such a data set cannot be sent to another
-    process (tf.data service).
 
     A record that is damaged in a copy, or came damaged from a URL, is read from the set again.
 
@@ -101,105 +94,103 @@ class CheckedRecordReader(RecordReader):
         self._skipped, self._opened = skipped, opened
         self._ends = np.cumsum(shard_numbers(split.shards, "records"))
         self._bytes = shard_numbers(split.shards, "bytes")
-        mean_bytes = max(1, split.bytes // max(1, split.records))
-        self._piece_records = min(_PIECE_RECORDS, max(1, _PIECE_BYTES // mean_bytes))
-        self._filler: tuple[int, bytes] | None = None
+        self._filler: tuple[int, Examples] | None = None
 
     @override
-    def read(self, numbers: Any) -> Any:
-        # Without a state: with one, a data set that has to be deterministic would be sequential.
-        return self._in_pieces(self.read_now, numbers, tf.string)
-
-    @override
-    def read_skipping(self, numbers: Any) -> Any:
-        return self._in_pieces(self.read_skipping_now, numbers, (tf.string, tf.int64))
-
-    def _in_pieces(self, read: Callable[[Int64Array], Any], numbers: Any, types: Any) -> Any:
-        """What a function of [n] int64 numbers gives, called for some of them at a time.
-
-        TensorFlow copies what Python returns, so all of a window would be in memory twice. From a
-        URL it is: fewer requests in flight would cost more.
-        """
-
-        def call(piece: Any) -> Any:
-            tensors = tf.numpy_function(read, [piece], types, stateful=False)
-            for one in tf.nest.flatten(tensors):
-                one.set_shape([None])
-            return tensors if types is tf.string else tuple(tensors)
-
-        if isinstance(self._source, Url):
-            return call(numbers)
-        pieces = tf.data.Dataset.from_tensors(numbers).unbatch().batch(self._piece_records)
-        # One after the other: calls at the same time would hand the interpreter's lock to and fro.
-        parts = pieces.map(call).unbatch()
-        return parts.batch(tf.size(numbers, tf.int64)).get_single_element()
-
-    def read_now(self, numbers: Int64Array) -> Payloads:
-        """[n] bytes: the serialized records of [n] int64 numbers.
+    def read(self, numbers: Int64Array) -> Examples:
+        """The serialized records of these numbers, in their order.
 
         Raises:
             ShardSetError: A shard cannot be read.
             DamageError: A record or its row of the index is damaged.
         """
-        serialized = self._found(numbers, skipping=False)
-        for place in np.flatnonzero(serialized == None):  # noqa: E711
+        examples, whole = self._read(numbers, skipping=False)
+        for place in np.flatnonzero(~whole):
             raise DamageError(f"{self._problem(int(numbers[place]))} {self._advice}")
-        return serialized
+        return examples
 
-    def read_skipping_now(self, numbers: Int64Array) -> tuple[Payloads, Int64Array]:
+    @override
+    def read_skipping(self, numbers: Int64Array) -> tuple[Examples, Int64Array]:
         """The records that can be read, and another one in place of each that cannot.
 
         Returns:
-            [n] bytes, and the [n] int64 numbers of the records that these are.
+            The records, and the [n] int64 numbers of the records that these are.
 
         Raises:
             ShardSetError: A shard exists and cannot be read.
             DamageError: No record of the split can be read.
         """
-        serialized, sources = self._found(numbers, skipping=True), numbers.copy()
-        for place in np.flatnonzero(serialized == None):  # noqa: E711
-            number = int(numbers[place])
+        examples, whole = self._read(numbers, skipping=True)
+        sources, lost = numbers.copy(), np.flatnonzero(~whole)
+        for number in numbers[lost].tolist():
             self._skipped.add(number, self._problem(number))
-            sources[place], serialized[place] = self._whole_record()
-        return serialized, sources
+        if len(lost):
+            sources[lost], filler = self._whole_record()
+            examples = examples.replaced(lost, [bytes(filler[0])] * len(lost))
+        return examples, sources
 
-    def _found(self, numbers: Int64Array, *, skipping: bool) -> Payloads:
-        """[n] bytes, None where a record is not what the index says."""
-        serialized = np.full(len(numbers), None, object)
+    @override
+    def place_of(self, number: int) -> str:
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        offset, _ = self._location(number)
+        return f"{self._file(shard)} at byte {offset} (record {self._record_id(number)!r})"
+
+    def _read(
+        self, numbers: Int64Array, *, skipping: bool
+    ) -> tuple[Examples, npt.NDArray[np.bool_]]:
+        """The records in order, and [n] bool whether each is what the index says."""
         shards = np.searchsorted(self._ends, numbers, side="right")
         begins, lengths = self._index.take(LOCATION_COLUMNS, numbers)
         # A wrong number must not become the size of a request.
         inside = (begins >= 0) & (lengths > 0) & (begins <= self._bytes[shards] - lengths)
         order = np.lexsort((begins, shards))
         order = order[inside[order]]
-        if not len(order):
-            return serialized
-        shards, begins, lengths = shards[order], begins[order], lengths[order]
-        runs = list(_runs(shards, begins, begins + lengths))
+        runs = list(_runs(shards[order], begins[order], (begins + lengths)[order]))
+        splits = np.concatenate([[0], np.cumsum([run.size for run in runs], dtype=np.int64)])
+        data = np.empty(splits[-1], np.uint8)
+        parts = [data[begin:end].data for begin, end in itertools.pairwise(splits.tolist())]
         far = isinstance(self._source, Url)  # there, each look at a file is a request
+        places, ends = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+        read_runs: set[int] = set()
         try:
-            for run, data in zip(runs, self._read_runs(runs, skipping), strict=True):
-                own = slice(run.first, run.end)
-                payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
-                for place, payload in zip(order[own].tolist(), payloads, strict=True):
-                    if payload is None and data and (far or self._is_copied(run.shard)):
-                        payload = self._read_again(int(numbers[place]))
-                    serialized[place] = payload
+            for run, base, size in zip(
+                runs, splits.tolist(), self._read_runs(runs, parts, skipping), strict=False
+            ):
+                own = order[run.first : run.end]
+                places[own] = begins[own] - run.begin + base
+                ends[own] = base + size
+                if size and (far or self._is_copied(run.shard)):
+                    read_runs.add(run.shard)
         except ShardSetError:
             self._require_same_set()
             raise
-        if any(payload is None for payload in serialized) or (
+        whole = inside & (places + lengths <= ends)
+        whole[whole] = whole_frames(data, places[whole], lengths[whole])
+        examples = Examples(data, places + HEADER_BYTES, places + lengths - FOOTER_BYTES)
+        again = np.flatnonzero(inside & ~whole & np.isin(shards, list(read_runs)))
+        restored = [self._read_again(number) for number in numbers[again].tolist()]
+        good = [place for place, one in zip(again.tolist(), restored, strict=True) if one]
+        examples = examples.replaced(np.array(good, np.int64), [one for one in restored if one])
+        whole[good] = True
+        if not whole.all() or (
             not far and not all(map(self._is_copied, {run.shard for run in runs}))
         ):
             self._require_same_set()
-        return serialized
+        return examples, whole
 
     def _require_same_set(self) -> None:
         if self._opened is not None:
             self._opened.check()
 
-    def _read_runs(self, runs: list[_ByteRun], skipping: bool) -> Iterator[bytes]:
-        """The bytes of each run, fewer where a shard ends before; of a missing shard none."""
+    def _read_runs(
+        self, runs: list[_ByteRun], parts: list[memoryview], skipping: bool
+    ) -> Iterator[int]:
+        """Reads each run into its part of a buffer.
+
+        Yields:
+            The bytes of each run, fewer than its size where a shard ends before; 0 of a missing
+            shard.
+        """
         shards = {run.shard for run in runs}
         copied = {number for number in shards if self._is_copied(number)}
         lost: set[int] = set()
@@ -214,13 +205,20 @@ class CheckedRecordReader(RecordReader):
             )
         else:
             local |= {shard: source / self._shards[shard].file for shard in shards - copied - lost}
-        near = _read_near([run for run in runs if run.shard in local], local)
-        for run in runs:
+        near = _read_near(
+            [(run, part) for run, part in zip(runs, parts, strict=True) if run.shard in local],
+            local,
+        )
+        for run, part in zip(runs, parts, strict=True):
             try:
                 if run.shard in lost:
-                    yield b""
+                    yield 0
+                elif run.shard in local:
+                    yield next(near)
                 else:
-                    yield next(near if run.shard in local else requested)
+                    data = next(requested)
+                    part[: len(data)] = data
+                    yield len(data)
             except FileNotFoundError as error:
                 raise ShardSetError(missing(str(error.filename))) from error
             except OSError as error:
@@ -229,22 +227,19 @@ class CheckedRecordReader(RecordReader):
     def _read_again(self, number: int) -> bytes | None:
         """Reads one record from the set; None if it is damaged there."""
         try:
-            _, length = self._location(number)
-            lengths = np.array([length], np.int64)
-            (payload,) = unframe_many(self._framed(number), np.zeros(1, np.int64), lengths)
-        except OSError:
+            return unframe(self._framed(number), number)
+        except (DamageError, OSError):
             return None
-        return payload
 
-    def _whole_record(self) -> tuple[int, bytes]:
+    def _whole_record(self) -> tuple[int, Examples]:
         """The first record of the split that can be read; for all that cannot, so kept."""
         if self._filler is None:
             for begin in range(0, int(self._ends[-1]), _SEARCHED):
                 numbers = np.arange(begin, min(begin + _SEARCHED, int(self._ends[-1])))
-                serialized = self._found(numbers, skipping=True)
-                whole = np.flatnonzero(serialized != None)  # noqa: E711
-                if len(whole):
-                    self._filler = int(numbers[whole[0]]), serialized[whole[0]]
+                examples, readable = self._read(numbers, skipping=True)
+                if readable.any():
+                    first = int(np.argmax(readable))
+                    self._filler = int(numbers[first]), examples.take(np.array([first]))
                     return self._filler
             raise DamageError(
                 f"No record of the split can be read in {self._source}. Run 'shardmill verify "
@@ -256,7 +251,7 @@ class CheckedRecordReader(RecordReader):
         """Which record is damaged, and how, in a sentence."""
         shard = int(np.searchsorted(self._ends, number, side="right"))
         offset, length = self._location(number)
-        where = f"{self._file(shard)} at byte {offset} (record {self._record_id(number)!r})"
+        where = self.place_of(number)
         if offset < 0 or length < FRAME_BYTES or offset > self._bytes[shard] - length:
             return (
                 f"The index {self._where} is damaged: its row {number} is for bytes "
@@ -306,23 +301,25 @@ class CheckedRecordReader(RecordReader):
             return f"number {number}"
 
 
-def _read_near(runs: list[_ByteRun], paths: dict[int, Path]) -> Iterator[bytes]:
-    """The bytes of each run, of local files by shard; fewer where a file ends before."""
+def _read_near(runs: list[tuple[_ByteRun, memoryview]], paths: dict[int, Path]) -> Iterator[int]:
+    """Reads each run of local files by shard; yields its bytes, fewer where a file ends before."""
     place = {shard: number for number, shard in enumerate(paths)}
     files = OpenFiles(list(paths.values()), _OPEN_FILES)
-    for number, run in enumerate(runs):
+    for number, (run, part) in enumerate(runs):
         if number % _EXPECTED == 0:  # of these the first is awaited, the others come meanwhile
-            for next_one in runs[number : number + _EXPECTED]:
+            for next_one, _ in runs[number : number + _EXPECTED]:
                 files.expect(place[next_one.shard], next_one.begin, next_one.size)
         try:
-            data = files.read(place[run.shard], run.begin, run.size)
+            size = files.read_into(place[run.shard], run.begin, part)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(paths[run.shard])) from error
-        yield data
+        yield size
 
 
 def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_ByteRun]:
     """What is read in one piece each, of records in order of their place."""
+    if not len(shards):
+        return
     apart = (shards[1:] != shards[:-1]) | (begins[1:] > ends[:-1])
     first = np.flatnonzero(np.concatenate([[True], apart]))
     # Long ones are cut between two records, about every _REQUEST_BYTES.

@@ -11,13 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
+import simplejpeg
 
 from foundation.machine import usable_cores
 from reader.cache.pixels import PIXEL_COLUMNS, PIXELS, PLACE, Pixels, decoded, pixels_crc
-from reader.record_types import OpenSplit
+from reader.records.open_split import OpenSplit
 from shard_format import (
     DamageError,
     Feature,
@@ -39,11 +40,8 @@ _AHEAD = 4  # images being decoded or waiting, for each thread
 
 
 def decoded_name() -> str:
-    """What decoded copies are called; pixels may differ between versions of TensorFlow.
-
-    Those of the first version, which have no checksums of pixels, have another name.
-    """
-    return f"decoded-tf{tf.__version__}-crc"
+    """What decoded copies are called; pixels may differ between versions of the decoders."""
+    return f"decoded-simplejpeg{simplejpeg.__version__}-opencv{cv2.__version__}"
 
 
 def decoded_schema(schema: Schema) -> Schema:
@@ -102,7 +100,7 @@ def decoded_records(
 ) -> Iterator[bytes]:
     """Records as `decoded_schema` has them, in order, decoded on all cores.
 
-    The pixels are what TensorFlow's decoder gives, as in a stream without a cache.
+    The pixels are what the decoder of a stream without a cache gives.
 
     Args:
         records: Serialized records of the set.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from reader.cache.checked_records import CheckedRecordReader, Payloads
+from reader.cache.checked_records import CheckedRecordReader
 from reader.cache.choosing import (
     NETWORK,
     REMOTE,
@@ -37,24 +35,16 @@ from reader.cache.locations import DatasetLocation, failed
 from reader.cache.pixels import (
     PIXELS,
     CheckedPixels,
+    DecodedPixels,
     Pixels,
     empty_pixels,
-    pixels_in_file,
-    pixels_in_memory,
 )
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
 from reader.options import ReadOptions
 from reader.order.numpy_order import Int64Array
-from reader.record_types import OpenSplit
-from reader.records.decoders import Decoder
-from reader.records.readers import (
-    LOCATION_COLUMNS,
-    FileRecordReader,
-    MemoryRecordReader,
-    RecordReader,
-    read_into_memory,
-)
+from reader.records.open_split import OpenSplit
+from reader.records.readers import MemoryRecordReader, RecordReader
 from reader.records.split_files import ShardPaths, check_shards
 from reader.records.split_index import SplitIndex, WholeIndex
 from shard_format import (
@@ -65,10 +55,10 @@ from shard_format import (
     load_manifest,
     open_split_index,
 )
+from shard_format.example_parser import Examples, join_examples, one_example
 from shard_format.shard_list import shard_numbers
 
 _READ_BYTES = 64 << 20  # 64 MiB of records at a time on their way into a cache
-_MAX_RECORDS = 1 << 40  # more than fit into memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +73,6 @@ class Filling:
             filling the cache comes before the first batch.
         skips: Whether damaged records are skipped.
         skipped: Damaged records that were skipped.
-        is_served: Whether the graph is sent to workers of a service.
     """
 
     place: DatasetLocation
@@ -92,7 +81,6 @@ class Filling:
     on_bytes: Callable[[int], None]
     skips: bool
     skipped: SkippedRecords
-    is_served: bool
 
     @functools.cached_property
     def opened_set(self) -> OpenedSet:
@@ -135,7 +123,7 @@ class Filling:
 
     def in_order(
         self, begin: int, end: int, *, skipping: bool
-    ) -> Iterator[tuple[Payloads, Int64Array]]:
+    ) -> Iterator[tuple[Examples, Int64Array]]:
         """The records [begin, end), and their numbers, some at a time.
 
         Raises:
@@ -146,16 +134,16 @@ class Filling:
         for first in range(begin, end, step):
             numbers = sources = np.arange(first, min(first + step, end))
             if skipping:
-                serialized, sources = self.checked.read_skipping_now(numbers)
+                examples, sources = self.checked.read_skipping(numbers)
             else:
-                serialized = self.checked.read_now(numbers)
+                examples = self.checked.read(numbers)
             self.on_bytes(int(self.opened.index.take(("length",), numbers)[0].sum()))
-            yield serialized, sources
+            yield examples, sources
 
     def whole_records(self, begin: int, end: int) -> Iterator[bytes]:
         """The records [begin, end), one by one; damage is raised as by `in_order`."""
-        for serialized, _ in self.in_order(begin, end, skipping=False):
-            yield from serialized
+        for examples, _ in self.in_order(begin, end, skipping=False):
+            yield from map(bytes, examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,9 +169,8 @@ class Filled:
         copies: Copies in progress, or None.
         files: Files of this machine that are read; None where records come from memory or the
             network, or are images that are decoded.
-        decoder: Decoder of decoded images, in place of the one for their encoding.
+        pixels: Decoded images, which the records have the places of; None where they are encoded.
         from_url: Whether records come from a URL, with the latency of one.
-        portable: Reader of the same records in graphs that are sent to other processes, or None.
         kept: What must live as long as records may be read, such as leases.
     """
 
@@ -191,9 +178,8 @@ class Filled:
     remark: str = ""
     copies: Copies | None = None
     files: Files | None = None
-    decoder: Decoder | None = None
+    pixels: DecodedPixels | None = None
     from_url: bool = False
-    portable: RecordReader | None = None
     kept: tuple[object, ...] = ()
 
 
@@ -236,8 +222,7 @@ def fill_cache(
     if stage != options.cache_stage:
         reason += "; the images are stored as pixels, so none is decoded"
     skips = options.on_corrupt == "skip"
-    is_served = options.service is not None
-    filling = Filling(place, opened, options.split, on_bytes, skips, skipped, is_served)
+    filling = Filling(place, opened, options.split, on_bytes, skips, skipped)
     filled = CACHES[choice.cache, choice.stage](filling)
     choice = dataclasses.replace(choice, reason=reason + filled.remark)
     return choice, dataclasses.replace(filled, kept=(*filled.kept, place.lease))
@@ -247,39 +232,24 @@ def no_cache(filling: Filling) -> Filled:
     """Records are read from their source each time."""
     if filling.place.is_remote:
         return Filled(filling.checked, from_url=True)
-    paths = filling.shards()
-    portable: RecordReader | None = None
-    if filling.is_served or not filling.split.index:  # else all parts would be opened
-        index = filling.opened.columns(LOCATION_COLUMNS, portable=True)
-        chunk_records = filling.opened.geometry.chunk_records
-        portable = FileRecordReader(paths, filling.split, index, chunk_records)
-    return Filled(
-        filling.checked,
-        files=Files(paths, filling.opened.index),
-        portable=portable,
-        kept=(filling.opened_set,),
-    )
+    files = Files(filling.shards(), filling.opened.index)
+    return Filled(filling.checked, files=files, kept=(filling.opened_set,))
 
 
 def stored_in_memory(filling: Filling) -> Filled:
-    """All bytes of the split in one tensor."""
+    """All bytes of the split in one buffer."""
     if not filling.place.is_remote:
-        try:
-            return Filled(read_into_memory(filling.shards(), filling.split))
-        except (tf.errors.DataLossError, tf.errors.NotFoundError):
-            pass  # what is damaged is named below, or skipped
+        filling.shards()
     sources: list[Int64Array] = []
 
-    def batches() -> Iterator[Payloads]:
-        for serialized, numbers in filling.in_order(
-            0, filling.split.records, skipping=filling.skips
-        ):
+    def parts() -> Iterator[Examples]:
+        for examples, numbers in filling.in_order(0, filling.split.records, skipping=filling.skips):
             sources.append(numbers)
-            yield serialized
+            yield examples
 
-    serialized = _collected(batches())
-    own = tf.constant(np.concatenate(sources)) if filling.skips else None
-    return Filled(MemoryRecordReader(serialized, own))
+    examples = join_examples(parts())
+    own = np.concatenate(sources) if filling.skips else None
+    return Filled(MemoryRecordReader(examples, filling.place.root, own))
 
 
 def decoded_in_memory(filling: Filling) -> Filled:
@@ -314,8 +284,9 @@ def _decoded_in_memory(filling: Filling) -> Filled:
 
     stored = filling.whole_records(0, filling.split.records)
     records = decoded_records(stored, opened.schema, keep, filling.place.source)
-    serialized = _collected([record] for record in records)
-    return Filled(MemoryRecordReader(serialized), decoder=pixels_in_memory(pixels))
+    examples = join_examples(map(one_example, records))
+    reader = MemoryRecordReader(examples, filling.place.root)
+    return Filled(reader, pixels=DecodedPixels(pixels))
 
 
 def stored_on_disk(filling: Filling) -> Filled:
@@ -397,7 +368,8 @@ def _decoded_on_disk(filling: Filling) -> Filled:
     )
     (image,) = (one for one in filling.opened.schema.features if one.kind == "image")
     record_reader = CheckedPixels(records, target, rows, filling.checked, image)
-    return Filled(record_reader, decoder=pixels_in_file(target / PIXELS), kept=(lease,))
+    pixels = DecodedPixels(np.memmap(target / PIXELS, np.uint8, "r"), target / PIXELS)
+    return Filled(record_reader, pixels=pixels, kept=(lease,))
 
 
 def _is_whole(target: Path) -> bool:
@@ -434,27 +406,3 @@ CACHES = {
     ("disk", "stored"): stored_on_disk,
     ("disk", "decoded"): decoded_on_disk,
 }
-
-
-def _collected(batches: Iterable[Any]) -> Any:
-    """[num_records] string: batches [n] of serialized records as one tensor, held once.
-
-    Raises:
-        Exception: Any error of `batches`.
-    """
-    failures: list[Exception] = []
-
-    def produced() -> Iterator[Any]:
-        try:
-            yield from batches
-        except Exception as error:  # TensorFlow would make text of it
-            failures.append(error)
-
-    # batch() takes strings over without a copy; tf.concat would hold all of them twice.
-    dataset = tf.data.Dataset.from_generator(
-        produced, output_signature=tf.TensorSpec([None], tf.string)
-    )
-    collected = list(dataset.unbatch().batch(_MAX_RECORDS))
-    if failures:
-        raise failures[0]
-    return collected[0]

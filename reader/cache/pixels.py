@@ -8,25 +8,24 @@ took ten times the memory.
 
 from __future__ import annotations
 
+import dataclasses
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 from typing_extensions import override
 
+from reader.access.numpy_decoders import NUMPY_DECODERS
 from reader.cache.checked_records import CheckedRecordReader
 from reader.damage import DamageWarning
-from reader.records.decoders import DECODERS, Crop, Decoder
-from reader.records.index_columns import mapped_file
 from reader.records.readers import RecordReader
 from shard_format import DamageError, Feature, decode_example
+from shard_format.example_parser import Examples
 from shard_format.tfrecord import masked_crc
 
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
@@ -38,37 +37,27 @@ _ALIGNMENT = 64  # bytes; TensorFlow copies what begins elsewhere
 
 
 def empty_pixels(size: int) -> npt.NDArray[np.uint8]:
-    """[size] uint8 that `pixels_in_memory` takes without a copy; what is in it is not defined."""
+    """[size] uint8 that TensorFlow takes without a copy; what is in it is not defined."""
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size]
 
 
-def pixels_in_memory(pixels: npt.NDArray[np.uint8]) -> Decoder:
-    """A decoder that cuts images out of an array, which must not change any more."""
-    # tf.constant would copy it.
-    tensor = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
-    return _decoder(lambda: tensor)
+@dataclasses.dataclass(frozen=True)
+class DecodedPixels:
+    """The pixels of all images of a split.
 
+    Attributes:
+        data: [bytes] uint8, which does not change.
+        path: The file that it is mapped from; None where it is in memory.
+    """
 
-def pixels_in_file(path: Path) -> Decoder:
-    """A decoder that cuts images out of a file; of which it reads the rows that it needs."""
-    size = path.stat().st_size
-    return _decoder(lambda: mapped_file(path, tf.uint8, size))
+    data: npt.NDArray[np.uint8]
+    path: Path | None = None
 
-
-def _decoder(pixels: Callable[[], Any]) -> Decoder:
-    def decode(features: Mapping[str, Any], crop: Crop | None) -> Any:
-        sides = tf.cast(tf.stack([features["height"], features["width"]]), tf.int32)
-        box = tf.concat([[0, 0], sides], axis=0) if crop is None else crop(sides)
-        top, left, height, width = tf.unstack(box)
-        row_bytes = 3 * features["width"]
-        begin = features[PLACE] + tf.cast(top, tf.int64) * row_bytes
-        end = begin + tf.cast(height, tf.int64) * row_bytes
-        rows = tf.reshape(pixels()[begin:end], [height, sides[1], 3])
-        return rows[:, left : left + width]
-
-    return Decoder(decode, ("height", "width", PLACE))
+    def image(self, place: int, height: int, width: int) -> Pixels:
+        """The image that begins at a byte, without a copy."""
+        return self.data[place : place + 3 * height * width].reshape(height, width, 3)
 
 
 def decoded(serialized: bytes, image: Feature, where: object) -> tuple[dict[str, Any], Pixels]:
@@ -80,17 +69,16 @@ def decoded(serialized: bytes, image: Feature, where: object) -> tuple[dict[str,
         where: The set, or the file, for messages.
 
     Raises:
-        DamageError: TensorFlow cannot decode the image.
+        DamageError: The image cannot be decoded.
     """
     values: dict[str, Any] = dict(decode_example(serialized))
     (stored,) = values[image.name]
     try:
-        with tf.device("/CPU:0"):
-            pixels = DECODERS[image.encoding].decode({"image": stored}, None).numpy()
-    except tf.errors.InvalidArgumentError as error:
+        pixels = NUMPY_DECODERS[image.encoding](stored, values)
+    except ValueError as error:
         raise DamageError(
-            f"TensorFlow cannot decode the image of record {values.get('id')} of {where}: "
-            f"'{error.message}'. Read without cache_stage to see whether it is used."
+            f"Cannot decode the image of record {values.get('id')} of {where}: '{error}'. Read "
+            "without cache_stage to see whether it is used."
         ) from error
     return values, pixels
 
@@ -133,14 +121,8 @@ class CheckedPixels(RecordReader):
             self._mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     @override
-    def read(self, numbers: Any) -> Any:
-        # The numbers come back: TensorFlow drops a stateless call whose result nobody uses.
-        checked = tf.numpy_function(self._check, [numbers], tf.int64, stateful=False)
-        checked.set_shape([None])
-        return self._record_reader.read(checked)
-
-    def _check(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The same numbers, once all these images are what was decoded.
+    def read(self, numbers: npt.NDArray[np.int64]) -> Examples:
+        """The records, once all their images are what was decoded.
 
         Raises:
             DamageError: One is not, and cannot be decoded again.
@@ -150,11 +132,15 @@ class CheckedPixels(RecordReader):
             if pixels_crc(self._mapped[begin : begin + size]) != self._crcs[number]:
                 self._restore(number, begin)
             self._seen[number] = True
-        return numbers
+        return self._record_reader.read(numbers)
+
+    @override
+    def place_of(self, number: int) -> str:
+        return self._record_reader.place_of(number)
 
     def _restore(self, number: int, begin: int) -> None:
-        (serialized,) = self._original.read_now(np.array([number]))
-        _, pixels = decoded(serialized, self._image, self._path)
+        examples = self._original.read(np.array([number]))
+        _, pixels = decoded(bytes(examples[0]), self._image, self._path)
         if pixels_crc(pixels) != self._crcs[number]:
             raise DamageError(
                 f"Pixels of record number {number} do not match their checksum in {self._path} at "

@@ -20,11 +20,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from foundation.options import check_choice
-from reader.order import graph_order, numpy_order
-from shard_format import DamageError, Feature, ShardSetError, UsageError
+from reader.order import numpy_order
+from shard_format import DamageError, Feature, ShardSetError, UsageError, mix
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
 DRAW_STREAM = 0x44524157  # "DRAW"
@@ -42,51 +41,60 @@ class ClassSampler:
         labels: [records] int64, the class of each; those of classes without a weight are not drawn.
         slots: [num_classes] int64, slots of each class in a block; 0 where it has no records.
         seed: In [0, 2**63).
+
+    Attributes:
+        members: [records] int64, the record numbers by class.
+        sizes: [num_classes] int64, the records of each class.
+        starts: [num_classes] int64, where those of each class begin in `members`.
+        slots: [num_classes] int64, as given.
+        class_of: [num_slots] int64, the class of each slot of a block.
+        rank_of: [num_slots] int64, which of the slots of its class each is.
+        seed: As given.
     """
 
     def __init__(
         self, labels: numpy_order.Int64Array, slots: numpy_order.Int64Array, seed: int
     ) -> None:
-        self._seed = seed
-        self._num_classes, self._num_slots = len(slots), int(slots.sum())
-        sizes = np.bincount(labels, minlength=len(slots))
-        self._most = int(sizes.max())
-        self._tensors = {
-            "members": tf.constant(np.argsort(labels, kind="stable")),
-            "sizes": tf.constant(sizes),
-            "starts": tf.constant(np.cumsum(sizes) - sizes),
-            "slots": tf.constant(slots),
-            "class_of": tf.constant(np.repeat(np.arange(len(slots)), slots)),  # [num_slots]
-            "rank_of": tf.constant(
-                np.arange(self._num_slots) - np.repeat(np.cumsum(slots) - slots, slots)
-            ),
-        }
+        self.seed, self.slots = seed, slots
+        self.sizes = np.bincount(labels, minlength=len(slots))
+        self.members = np.argsort(labels, kind="stable")
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.class_of = np.repeat(np.arange(len(slots)), slots)
+        self.rank_of = np.arange(self.num_slots) - np.repeat(np.cumsum(slots) - slots, slots)
 
-    def numbers(self, positions: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-        """[n] int64: the record drawn at each position [n] int64 of an epoch; n is at least 1."""
-        own = self._tensors
-        first = tf.reduce_min(positions) // self._num_slots
-        last = tf.reduce_max(positions) // self._num_slots
-        whole = tf.range(first * self._num_slots, (last + 1) * self._num_slots)
-        blocks = whole // self._num_slots
-        key = graph_order.epoch_key(SLOT_STREAM, self._seed, epoch)
-        key = graph_order.mix(key ^ tf.cast(blocks, tf.uint64))
-        rounds = numpy_order.num_rounds(self._num_slots)
-        slots = graph_order.permute(whole % self._num_slots, self._num_slots, key, rounds)
-        classes = tf.gather(own["class_of"], slots)
-        sorted_ = tf.argsort((blocks - first) * self._num_classes + classes, stable=True)
-        counted = tf.tile(own["rank_of"], [last - first + 1])
-        ranks = tf.scatter_nd(sorted_[:, None], counted, tf.shape(sorted_))
-        ranks += blocks * tf.gather(own["slots"], classes)
-        places = positions - first * self._num_slots
-        classes, ranks = tf.gather(classes, places), tf.gather(ranks, places)
-        sizes = tf.gather(own["sizes"], classes)
-        key = graph_order.epoch_key(DRAW_STREAM, self._seed, epoch) ^ tf.cast(classes, tf.uint64)
-        key = graph_order.mix(graph_order.mix(key) ^ tf.cast(ranks // sizes, tf.uint64))
+    @property
+    def num_slots(self) -> int:
+        """Slots of a block."""
+        return int(self.slots.sum())
+
+    @property
+    def largest(self) -> int:
+        """Records of the largest class."""
+        return int(self.sizes.max())
+
+    def numbers(self, positions: numpy_order.Int64Array, epoch: int) -> numpy_order.Int64Array:
+        """[n] int64: the record drawn at each position [n] int64 of an epoch."""
+        if not len(positions):
+            return positions
+        first, last = positions.min() // self.num_slots, positions.max() // self.num_slots
+        whole = np.arange(first * self.num_slots, (last + 1) * self.num_slots)
+        blocks = whole // self.num_slots
+        key = mix(numpy_order.epoch_key(SLOT_STREAM, self.seed, epoch) ^ blocks.astype(np.uint64))
+        slots = numpy_order.permute(whole % self.num_slots, self.num_slots, key)
+        classes = self.class_of[slots]
+        ranks = np.empty_like(whole)
+        by_class = np.argsort((blocks - first) * len(self.slots) + classes, kind="stable")
+        ranks[by_class] = np.tile(self.rank_of, last - first + 1)
+        ranks += blocks * self.slots[classes]
+        places = positions - first * self.num_slots
+        classes, ranks = classes[places], ranks[places]
+        sizes = self.sizes[classes]
+        key = numpy_order.epoch_key(DRAW_STREAM, self.seed, epoch) ^ classes.astype(np.uint64)
+        key = mix(mix(key) ^ (ranks // sizes).astype(np.uint64))
         # The rounds are those of the largest class: more than a smaller one needs do no harm.
-        rounds = numpy_order.num_rounds(self._most)
-        drawn = graph_order.permute(ranks % sizes, sizes, key, rounds)
-        return tf.gather(own["members"], tf.gather(own["starts"], classes) + drawn)
+        rounds = numpy_order.num_rounds(self.largest)
+        drawn = numpy_order.permute(ranks % sizes, sizes, key, rounds)
+        return self.members[self.starts[classes] + drawn]
 
 
 def make_sampler(

@@ -63,7 +63,7 @@ class Geometry:
         return self.records // self.chunk_records
 
 
-def make_geometry(split: SplitInfo, streams: int) -> Geometry:
+def make_geometry(split: SplitInfo, streams: int, records: int | None = None) -> Geometry:
     """The geometry of a split that has at least one record.
 
     Where records are large, windows, chunks and in the end the number of streams are smaller: a
@@ -73,6 +73,7 @@ def make_geometry(split: SplitInfo, streams: int) -> Geometry:
         split: As the manifest describes it.
         streams: How many canonical streams are wanted, at least 1; halved while that is possible
             and a window of one record a stream is beyond `WINDOW_BYTES`.
+        records: How many of its records are read, at least 1; None for all.
     """
     mean_bytes = split.bytes / split.records
     while streams % 2 == 0 and streams * mean_bytes > WINDOW_BYTES:
@@ -81,7 +82,7 @@ def make_geometry(split: SplitInfo, streams: int) -> Geometry:
     block_records = max(1, window_records // streams)
     chunk_records = max(1, min(CHUNK_RECORDS, int(CHUNK_BYTES // mean_bytes), block_records))
     return Geometry(
-        records=split.records,
+        records=split.records if records is None else records,
         streams=streams,
         block_records=block_records - block_records % chunk_records,
         chunk_records=chunk_records,

@@ -8,12 +8,10 @@ order in every block
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from reader.order import graph_order, numpy_order
+from reader.order import numpy_order
 from shard_format import mix
 
 MIXTURE_STREAM = 0x4D4958  # "MIX"
@@ -53,21 +51,3 @@ class MixturePlan:
         counts *= self.group
         counts[sets[inside]] += rest
         return counts
-
-    def choices(self, position: int, workers: int) -> tf.data.Dataset:
-        """The set of each of a worker's positions from one on, without end: scalar int64."""
-        groups, rest = divmod(position, self.group)
-        blocks, inside = divmod(groups, self.num_slots)
-        sets = tf.constant(np.repeat(np.arange(len(self.slots)), self.slots))
-        key = tf.constant(int(numpy_order.stream_key(MIXTURE_STREAM, self.seed)[0]), tf.uint64)
-        own = self.group // workers
-
-        def block(number: Any) -> tf.data.Dataset:
-            places = tf.range(self.num_slots, dtype=tf.int64)
-            own_key = graph_order.mix(key ^ tf.cast(number, tf.uint64))
-            rounds = numpy_order.num_rounds(self.num_slots)
-            places = graph_order.permute(places, self.num_slots, own_key, rounds)
-            return tf.data.Dataset.from_tensor_slices(tf.repeat(tf.gather(sets, places), own))
-
-        choices = tf.data.Dataset.range(blocks, tf.int64.max).flat_map(block)
-        return choices.skip(inside * own + rest // workers)

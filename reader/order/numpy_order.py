@@ -173,6 +173,17 @@ def weave(ordered: Int64Array, blocks: Int64Array) -> Int64Array:
     return np.asarray(ordered[np.argsort(ranks * (len(starts) + 1) + blocks, kind="stable")])
 
 
+def augment_keys(draws: Int64Array, seed: int, epoch: int) -> UInt64Array:
+    """[n] uint64: what all random numbers of these records in this epoch are drawn from."""
+    return mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ draws.astype(np.uint64))
+
+
+def numbered(keys: UInt64Array, numbers: Int64Array) -> npt.NDArray[np.float32]:
+    """Float32 in [0, 1): of each key the random number of this number."""
+    bits = mix(keys ^ numbers.astype(np.uint64)) >> np.uint64(40)
+    return bits.astype(np.float32) * np.float32(2**-24)  # 24 bits: exact in a float32
+
+
 def _extent(geometry: Geometry, window: int) -> tuple[int, int]:
     """The first position of a window, and how many it has."""
     base = window * geometry.window_records

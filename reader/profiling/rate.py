@@ -12,6 +12,7 @@ import tensorflow as tf
 from foundation import storage
 from foundation.storage import local_path, place_of
 from reader.batches import read_batches
+from reader.loading import LoadedStream
 from reader.stream import Stream
 from shard_format import UsageError
 
@@ -80,7 +81,7 @@ def measure(
     after = storage.traffic()
     at_url = (
         bool(elapsed)
-        and stream.directory is not None
+        and isinstance(stream, LoadedStream)
         and local_path(place_of(stream.directory)) is None
     )
     requests = (after.requests - before.requests) / elapsed if at_url else None

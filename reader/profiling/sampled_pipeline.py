@@ -10,12 +10,13 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
+from reader.graph.pipeline import InputPipeline, build_dataset, without_autograph
+from reader.graph.readers import GraphRecordReader
+from reader.loading import LoadedStream, ServedStream
 from reader.opening import Opened, open_split
 from reader.options import ReadOptions
 from reader.order.numpy_order import Int64Array
-from reader.pipeline import InputPipeline, build_dataset, without_autograph
-from reader.records.readers import RecordReader
-from reader.stream import ServedStream, Stream
+from reader.stream import Stream
 from shard_format import UsageError
 
 SAMPLE_RECORDS = 4096
@@ -23,7 +24,7 @@ SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledRecordReader(RecordReader):
+class SampledRecordReader(GraphRecordReader):
     """Some records of a split, repeated in place of all.
 
     Attributes:
@@ -47,21 +48,20 @@ def open_again(stream: Stream) -> Opened:
     Raises:
         UsageError: It is a mixture, or comes from a service.
     """
-    options = stream.options
-    if options is None and isinstance(stream, ServedStream):
+    if isinstance(stream, ServedStream):
         raise UsageError(
             "The stages of a service's stream cannot be measured in reader.measure_stages: they "
             "run in other processes. Measure on a machine of the service, without service."
         )
-    if options is None:
+    if not isinstance(stream, LoadedStream):
         raise UsageError(
             "The stages of a mixture cannot be measured in reader.measure_stages. Measure the "
             "streams of its sets one by one."
         )
     changes: dict[str, Any] = {"worker": (0, 1), "cache": "off", "cache_stage": "stored"}
-    endless = dataclasses.replace(_endless(options), **changes)
+    endless = dataclasses.replace(_endless(stream.options), **changes)
     with tf.device("/CPU:0"):
-        return open_split(stream.directory or stream.info.directory, endless)
+        return open_split(stream.directory, endless)
 
 
 def _endless(options: ReadOptions) -> ReadOptions:
@@ -72,7 +72,7 @@ def _endless(options: ReadOptions) -> ReadOptions:
 
 def sampled_pipeline(stream: Stream) -> InputPipeline:
     """The same stream, endless, from memory; a sample of its records is repeated."""
-    if stream.info.cache_stage == "decoded" and stream.pipeline is not None:
+    if isinstance(stream, LoadedStream) and stream.info.cache_stage == "decoded":
         # Its images are in memory, or in a file that is mapped, from the start.
         pipeline = stream.pipeline
         return dataclasses.replace(pipeline, options=_endless(pipeline.options))

@@ -15,11 +15,11 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.pipeline import InputPipeline
+from reader.graph.pipeline import InputPipeline
+from reader.graph.record_types import BatchParser, GraphParser
 from reader.profiling.clock import Clock, Elapsed
 from reader.profiling.sampled_pipeline import dataset_of, open_again, sampled_pipeline
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
-from reader.record_types import BatchParser, Parser
 from reader.stream import Stream
 from shard_format import UsageError
 
@@ -91,7 +91,7 @@ class _Unparsed(BatchParser):
     targets = property(lambda self: "none")
 
     @override
-    def stages(self) -> list[tuple[str, Parser]]:
+    def stages(self) -> list[tuple[str, GraphParser]]:
         return [("storage", self)]
 
     @override
@@ -99,7 +99,7 @@ class _Unparsed(BatchParser):
         return tf.strings.length(serialized)
 
 
-def parsers_by_stage(parser: Parser) -> list[tuple[str, Parser]]:
+def parsers_by_stage(parser: GraphParser) -> list[tuple[str, GraphParser]]:
     """Returns (stage, parser that ends behind it) for every stage; the last is the whole one."""
     return [("storage", _Unparsed()), *parser.stages()]
 

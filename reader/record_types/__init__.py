@@ -1,19 +1,20 @@
-"""From serialized records to training elements; one file per record type of the schema.
+"""From parsed records to batches in NumPy; one file per record type of the schema.
 
-To add one: write `reader/record_types/NAME.py` (and its twin of that name in beam_jobs), and add a
-line here.
+To add one: write `reader/record_types/NAME.py` (and its twins of that name in reader/graph and
+beam_jobs), and add a line here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from reader.options import ReadOptions, kind_of
-from reader.record_types.base import BatchParser, OpenSplit, Parser, RecordParser, TokenInfo
+from reader.options import ReadOptions
+from reader.record_types.base import Parser, TokenInfo
 from reader.record_types.image import image_parser
 from reader.record_types.packed import packed_parser
 from reader.record_types.text import text_parser
 from reader.record_types.tokens import token_parser
+from reader.records.open_split import OpenSplit
 
 ParserFactory = Callable[[OpenSplit, ReadOptions], Parser]
 
@@ -24,13 +25,4 @@ RECORD_TYPES: dict[str, ParserFactory] = {
     "packed": packed_parser,
 }
 
-__all__ = [
-    "RECORD_TYPES",
-    "BatchParser",
-    "OpenSplit",
-    "Parser",
-    "ParserFactory",
-    "RecordParser",
-    "TokenInfo",
-    "kind_of",
-]
+__all__ = ["RECORD_TYPES", "Parser", "ParserFactory", "TokenInfo"]

@@ -1,59 +1,19 @@
-"""The interface of record types to the pipeline, and what a parser is created from."""
+"""The interface of record types to the loader."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from reader.order.geometry import Geometry
-from reader.records.index_columns import GraphColumns, IndexColumns, PythonColumns
-from reader.records.split_index import IndexInParts, SplitIndex
+import numpy as np
+import numpy.typing as npt
+
+from reader.order.buckets import Lookup
 from reader.transforms.normalization import Normalization
-from shard_format import Manifest, Schema
-
-
-@dataclasses.dataclass(frozen=True)
-class OpenSplit:
-    """A split whose index is open and whose records are not read yet.
-
-    Attributes:
-        root: Directory of the set.
-        manifest: Manifest of the set.
-        name: Name of the split.
-        index: One row per record.
-        geometry: Sizes of the parts in which it is read.
-    """
-
-    root: Path
-    manifest: Manifest
-    name: str
-    index: SplitIndex
-    geometry: Geometry
-
-    @property
-    def where(self) -> Path:
-        """The index file, or the first part of the index, for messages."""
-        return self.root / self.manifest.index_file(self.name)
-
-    def columns(self, names: tuple[str, ...], *, portable: bool) -> GraphColumns:
-        """Some columns of the index, in a graph.
-
-        Args:
-            names: Names of the columns.
-            portable: Whether the graph may be sent to other processes, which have the files. Of an
-                index in parts all are then opened.
-        """
-        if not portable and isinstance(self.index, IndexInParts):
-            return PythonColumns(self.index)
-        parts = self.manifest.index_parts(self.name)
-        return IndexColumns([self.root / part.file for part in parts], names)
-
-    @property
-    def schema(self) -> Schema:
-        """Schema of the set."""
-        return self.manifest.schema
+from reader.windows import Rows
+from shard_format import Feature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,19 +42,38 @@ class TokenInfo:
     padding_share: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Parser(abc.ABC):
-    """How the serialized records of one split become elements.
-
-    A record type derives from `RecordParser` or from `BatchParser`.
+@dataclasses.dataclass(frozen=True)
+class ElementSpec:
+    """Describes one value of an element, without the batch.
 
     Attributes:
-        normalization: Normalization of images; None where there is none.
-        tokens: Description of token ids; None for images and raw text.
+        shape: Shape of the value; None where a side varies by batch.
+        dtype: Element type; "string" of texts, which are bytes in NumPy.
+        is_ragged: Whether values of a batch have lengths of their own.
     """
 
+    shape: tuple[int | None, ...]
+    dtype: str
+    is_ragged: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parser(abc.ABC):
+    """How the records of one split become batches.
+
+    The parts of a batch are decoded by several threads, and joined when all are there.
+
+    Attributes:
+        features: Features that are read of each record.
+        normalization: Normalization of images; None where there is none.
+        tokens: Description of token ids; None for images and raw text.
+        lengths: Lengths of the records where batches of similar length are made, else None.
+    """
+
+    features: tuple[Feature, ...]
     normalization: Normalization | None = None
     tokens: TokenInfo | None = None
+    lengths: Lookup | None = None
 
     @property
     @abc.abstractmethod
@@ -108,75 +87,55 @@ class Parser(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def specs(self) -> Any:
+        """An `ElementSpec` of each value, in the structure of a batch."""
+
+    @property
+    @abc.abstractmethod
     def targets(self) -> str:
         """Kind of the targets of an element: one of `reader.stream.TARGETS`."""
 
-    @abc.abstractmethod
-    def stages(self) -> list[tuple[str, Parser]]:
-        """(stage, parser that ends behind it), for measurements; the last one is the parser itself.
-
-        Stages are named as in `reader.StageTimes`.
-        """
-
-
-class RecordParser(Parser):
-    """Decodes one record at a time, since each is worth a call: images."""
+    @property
+    def part_records(self) -> int:
+        """Number of records that are worth a thread's while."""
+        return 1 << 30
 
     @property
-    def num_random(self) -> int:
-        """Number of random numbers that one record takes."""
-        return 0
+    def needs_tensorflow(self) -> str:
+        """The option that only TensorFlow can do, such as "augment='mixup'"; empty without one."""
+        return ""
 
-    @property
-    def boxes_many(self) -> bool:
-        """Whether `boxed` is to be called."""
-        return False
-
-    @property
-    def mixes(self) -> bool:
-        """Whether the records of a batch are mixed with one another, by `finish`."""
-        return False
+    def start(self, size: int) -> Any:
+        """The memory of a batch of that many records; None where its size is not known yet."""
+        return None
 
     @abc.abstractmethod
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        """[n] string tf.train.Examples -> {feature: [n] ...}."""
-
-    def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        """Adds to what `parse` returned the box to cut out of each image.
+    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+        """A part of a batch: at least one record, of which it writes to the memory what fits there.
 
         Args:
-            features: Features of n records.
-            sizes: [n, 2] int32, height and width in pixels.
-            random: [n, num_random] float32.
+            rows: The records.
+            memory: What `start` returned.
+            begin: Place of the first record in the batch.
+
+        Raises:
+            DamageError: A value is damaged; names its place.
         """
-        return features
 
     @abc.abstractmethod
-    def decode(self, features: dict[str, Any], random: Any) -> Any:
-        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone.
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        """The batch of all parts in order.
 
-        Where records are mixed, something else, of whose batches `finish` makes this.
+        Args:
+            memory: What `start` returned.
+            parts: What `decode` returned.
+            kept: [n] bool, False for records that are left out; None where all are kept.
         """
 
-    def finish(self, batch: Any) -> Any:
-        """A batch of what `decode` returns -> (inputs, targets), or inputs alone, if `mixes`."""
-        return batch
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchParser(Parser):
-    """Decodes a batch of records at a time, since each is little work: text.
-
-    Attributes:
-        length_column: Column of the index by which batches of similar length are made; None where
-            batches are not.
-    """
-
-    length_column: str | None = None
-
-    @abc.abstractmethod
-    def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        """[batch] string tf.train.Examples, [batch] uint64 -> a batch of the data set.
-
-        The random numbers of a record in an epoch are drawn from its key.
-        """
+def joined(parts: Sequence[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+    """The values of all parts, or dictionaries of them, without those that are left out."""
+    if isinstance(parts[0], dict):
+        return {name: joined([part[name] for part in parts], kept) for name in parts[0]}
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return whole if kept is None else whole[kept]

@@ -6,20 +6,19 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 
 from foundation.options import check_choice
 from reader.options import ReadOptions
-from reader.record_types.base import OpenSplit
+from reader.record_types.base import ElementSpec
+from reader.records.open_split import OpenSplit
 from shard_format import Feature, Manifest, Schema, ShardSetError, UsageError, label_column
+from shard_format.example_parser import ByteValues, Column, NumberLists
 
-_DTYPES = {
-    "text": tf.string,
-    "int64": tf.int64,
-    "float32": tf.float32,
-    "class_label": tf.int64,
-}
+# Kinds of features that a batch can hold, and their element types.
+_DTYPES = {"text": "string", "int64": "int64", "float32": "float32", "class_label": "int64"}
 
 
 def find_feature(schema: Schema, kind: str) -> Feature | None:
@@ -51,11 +50,6 @@ class TargetLabels:
             return "named"
         return "labels" if self._only.shape else "label"
 
-    @property
-    def specs(self) -> dict[str, Any]:
-        """How tf.io.parse_example reads them."""
-        return {feature.name: label_spec(feature) for feature in self.features.values()}
-
     def of(self, parsed: Mapping[str, Any]) -> Any:
         """Their values among all that were parsed, in the structure of the targets."""
         if not self.by_name:
@@ -68,9 +62,14 @@ class TargetLabels:
             return function(self._only, values)
         return {name: function(feature, values[name]) for name, feature in self.features.items()}
 
-    def targets(self, parsed: Mapping[str, Any]) -> Any:
-        """The targets of a batch, from all that was parsed."""
-        return self.convert(batch_target, self.of(parsed))
+    @property
+    def specs(self) -> Any:
+        """An `ElementSpec` of each target, in the structure of the targets."""
+        return self.convert(lambda label, _: _target_spec(label), dict.fromkeys(self.features))
+
+    def targets(self, columns: Mapping[str, Column]) -> Any:
+        """The targets of [n] records, from what was parsed: in the structure of the targets."""
+        return self.convert(_targets, self.of(columns))
 
     @property
     def _only(self) -> Feature:
@@ -137,13 +136,13 @@ def label_values(split: OpenSplit, label: Feature | None) -> pa.ChunkedArray:
             f"The index has no column {column!r} with the label, only "
             f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
-    return split.index[column]
+    return split.column(column)
 
 
 def _unlabelled(split: OpenSplit, label: Feature) -> int:
     """The number of records without a label, which a set with an index in parts has counted."""
     info = split.manifest.splits[split.name]
-    if not info.index:
+    if not info.index or split.selection is not None:
         return label_values(split, label).null_count
     known: Mapping[str, Any] = info.statistics
     if label != find_feature(split.schema, "class_label"):
@@ -166,32 +165,20 @@ def _check_no_nulls(split: OpenSplit, label: Feature) -> None:
         )
 
 
-def label_spec(label: Feature) -> Any:
-    """How tf.io.parse_example reads it: [n] int64, or [n, ragged] where there are any number."""
-    if label.shape:
-        return tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature([], tf.int64)
-
-
-def batch_target(label: Feature, parsed: Any) -> Any:
-    """What `label_spec` parsed -> [batch] int64, or [batch, num_classes] float32 of 0 and 1."""
+def _target_spec(label: Feature) -> ElementSpec:
     if not label.shape:
-        return parsed
-    # One at every label; a label that is repeated is still one.
-    zeros = tf.zeros([parsed.nrows(), len(label.class_names)], tf.float32)
-    where = tf.stack([parsed.value_rowids(), parsed.flat_values], axis=1)
-    ones = tf.ones_like(parsed.flat_values, tf.float32)
-    return tf.tensor_scatter_nd_update(zeros, where, ones)
+        return ElementSpec((), "int64")
+    return ElementSpec((len(label.class_names),), "float32")
 
 
-def record_target(label: Feature, parsed: Any) -> Any:
-    """What `label_spec` parsed of one record -> int64, or [num_classes] float32 of 0 and 1."""
+def _targets(label: Feature, column: NumberLists) -> npt.NDArray[Any]:
+    """[n] int64, or [n, num_classes] float32 of 0 and 1, with one at every label of a record."""
     if not label.shape:
-        return parsed
-    # One at every label; a label that is repeated is still one.
-    zeros = tf.zeros([len(label.class_names)], tf.float32)
-    ones = tf.ones_like(parsed, tf.float32)
-    return tf.tensor_scatter_nd_update(zeros, parsed[:, None], ones)
+        return column.values
+    targets = np.zeros((len(column), len(label.class_names)), np.float32)
+    rows = np.repeat(np.arange(len(column)), np.diff(column.splits))
+    targets[rows, column.values] = 1
+    return targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,19 +192,20 @@ class FurtherFeatures:
 
     features: tuple[Feature, ...]
 
-    @property
-    def specs(self) -> dict[str, Any]:
-        """How tf.io.parse_example reads them: each [n, *shape]."""
-        return {
-            feature.name: tf.io.FixedLenFeature(feature.shape, _DTYPES[feature.kind])
-            for feature in self.features
-        }
-
-    def of(self, parsed: dict[str, Any]) -> dict[str, Any]:
+    def of(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
         """These features among all that were parsed."""
         return {feature.name: parsed[feature.name] for feature in self.features}
 
-    def inputs(self, name: str, value: Any, parsed: dict[str, Any]) -> Any:
+    @property
+    def specs(self) -> dict[str, ElementSpec]:
+        """Describes the value of each."""
+        return {one.name: ElementSpec(one.shape, _DTYPES[one.kind]) for one in self.features}
+
+    def values(self, columns: Mapping[str, Column]) -> dict[str, npt.NDArray[Any]]:
+        """[n, *shape] of each, from what was parsed; texts are bytes of UTF-8."""
+        return {one.name: _values(one, columns[one.name]) for one in self.features}
+
+    def inputs(self, name: str, value: Any, parsed: Mapping[str, Any]) -> Any:
         """The inputs of a batch or an element: a dictionary where there are further features.
 
         Args:
@@ -226,6 +214,19 @@ class FurtherFeatures:
             parsed: Has these features.
         """
         return {name: value, **self.of(parsed)} if self.features else value
+
+
+def _values(feature: Feature, column: Column) -> npt.NDArray[Any]:
+    if isinstance(column, NumberLists):
+        return column.values.reshape(-1, *feature.shape)
+    return byte_strings(column)
+
+
+def byte_strings(column: ByteValues) -> npt.NDArray[np.object_]:
+    """[n] bytes."""
+    strings = np.empty(len(column), object)
+    strings[:] = list(map(bytes, column))
+    return strings
 
 
 def find_further(split: OpenSplit, options: ReadOptions, own: tuple[str, ...]) -> FurtherFeatures:

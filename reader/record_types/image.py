@@ -1,4 +1,4 @@
-"""Images with one label, any number of them, or none: parse, crop, decode, resize, transform."""
+"""Images with one label, any number of them, or none: decode, crop, resize, transform, batch."""
 
 from __future__ import annotations
 
@@ -6,40 +6,47 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
-import tensorflow as tf
 from typing_extensions import override
 
+from reader.access.numpy_decoders import NUMPY_DECODERS, Pixels
+from reader.cache.pixels import PLACE, DecodedPixels
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import OpenSplit, Parser, RecordParser
+from reader.record_types.base import ElementSpec, Parser, joined
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
     find_feature,
     find_further,
     find_labels,
-    record_target,
 )
-from reader.records.decoders import DECODERS, Crop, Decoder
+from reader.records.open_split import OpenSplit
 from reader.records.split_index import SplitIndex
-from reader.transforms import Example
-from reader.transforms.augmentation import Steps, find_transforms
+from reader.transforms.augmentation import Steps, find_transforms, is_of_arrays
 from reader.transforms.normalization import Normalization, find_normalization
-from shard_format import Feature, ShardSetError, UsageError
+from reader.windows import Rows
+from shard_format import DamageError, Feature, ShardSetError, UsageError
+
+# A part of a batch: enough that a thread is busy for some milliseconds.
+_PART_RECORDS = 16
+SIDES = ("height", "width", PLACE)
+_ALIGNMENT = 64  # bytes; what begins elsewhere, TensorFlow and JAX copy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageParser(RecordParser):
+class ImageParser(Parser):
     """Parses images.
 
-    Input: a tf.train.Example with one image and its label or labels.
-    Output: (image [height, width, 3] of `element_dtype`, target); the image alone where the set
-    has no labels. The target is an int64, or [num_classes] float32 of zeros and ones. Where
-    transforms mix the records of a batch, `finish` makes batches of this of what comes before.
+    Output: (images [batch, height, width, 3] of `element_dtype`, target); the images alone where
+    the set has no labels. The target is [batch] int64, or [batch, num_classes] float32 of zeros and
+    ones.
 
     Attributes:
-        image: Name of the feature with the image.
-        decoder: Decoder of its encoding.
+        image: The feature with the image.
+        pixels: Decoded images that records have the places of; None where they are encoded.
         labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the image.
         steps: Transforms of the augmentation, and the normalization.
@@ -48,8 +55,8 @@ class ImageParser(RecordParser):
         dtype: "uint8" or "float32".
     """
 
-    image: str
-    decoder: Decoder
+    image: Feature
+    pixels: DecodedPixels | None = None
     labels: TargetLabels
     further: FurtherFeatures
     steps: Steps
@@ -58,31 +65,21 @@ class ImageParser(RecordParser):
     dtype: str
 
     @property
-    @override
-    def num_random(self) -> int:
-        return self.steps.num_random
-
-    @property
-    @override
     def mixes(self) -> bool:
+        """Whether the records of a batch are mixed with one another."""
         return bool(self.steps.of("batch"))
-
-    @override
-    def stages(self) -> list[tuple[str, Parser]]:
-        # The crop is part of decoding, where it saves more than it costs.
-        cropped = dataclasses.replace(self, steps=Steps(self.steps.of("crop")))
-        return [("parse", _Undecoded(parser=self)), ("decode", cropped), ("augment", self)]
 
     @property
     @override
     def element_shape(self) -> tuple[int | None, ...]:
-        shape = self._image_shape
+        shape = self.image_shape
         for transform in self.steps.of("layout"):
             shape = transform.shape(shape)  # type: ignore[attr-defined]
         return shape
 
     @property
-    def _image_shape(self) -> tuple[int | None, ...]:
+    def image_shape(self) -> tuple[int | None, ...]:
+        """Shape of an image before the order of its axes is changed."""
         if self.image_size is not None:
             return (self.image_size, self.image_size, 3)
         return (*self.stored_size, 3)
@@ -95,134 +92,145 @@ class ImageParser(RecordParser):
 
     @property
     @override
+    def specs(self) -> Any:
+        value = ElementSpec(self.element_shape, self.element_dtype)
+        inputs = self.further.inputs(self.image.name, value, self.further.specs)
+        return (inputs, self.labels.specs) if self.labels else inputs
+
+    @property
+    @override
     def targets(self) -> str:
         kind = self.labels.kind
         return "shares" if self.mixes and kind == "label" else kind
 
+    @property
     @override
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
-        wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
-        wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
-        wanted |= self.further.specs | self.labels.specs
-        parsed = tf.io.parse_example(serialized, wanted)
-        features = {"image": parsed[self.image]}
-        features |= {name: parsed[name] for name in self.decoder.sides}
-        if self.labels:
-            features["label"] = self.labels.of(parsed)
-        if self.further.features:  # by themselves, since they may have any name
-            features["further"] = self.further.of(parsed)
-        return features
+    def needs_tensorflow(self) -> str:
+        names = [type(one).__name__ for one in self.steps.transforms if not is_of_arrays(one)]
+        return f"{' and '.join(names)} in augment" if names else ""
 
     @property
     @override
-    def boxes_many(self) -> bool:
-        return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
+    def part_records(self) -> int:
+        return _PART_RECORDS
 
     @override
-    def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        box = self.steps.apply("crop", {"size": sizes}, random)["box"]
-        plan = self.decoder.plan
-        return features | ({"box": box} if plan is None else plan(box, sizes))
-
-    @override
-    def decode(self, features: dict[str, Any], random: Any) -> Any:
-        labels: Example = {}
-        if self.labels:
-            labels["label"] = self.labels.convert(record_target, features["label"])
-        image = self.decoder.decode(features, self._crop(features, labels, random))
-        example = self.steps.apply("decoded", {"image": image, **labels}, random)
-        example["image"] = self._resize(example["image"])
-        example = self.steps.apply("resized", example, random)
-        image = example["image"]
-        if self.element_dtype == "uint8":
-            # Values are in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
-            # passes than tf.round and tf.saturate_cast.
-            image = tf.cast(image + 0.5, tf.uint8)
-        image.set_shape(self._image_shape)
-        example["image"] = image
-        # Batches of a quarter of the bytes where images are uint8, though they may be mixed.
-        further = features.get("further", {})
-        if self.mixes:
-            return {**example, "random": random, "further": further}
-        return self._finished(example, random, further)
-
-    @override
-    def finish(self, batch: dict[str, Any]) -> Any:
-        example = {"image": batch["image"]}
-        if self.labels:
-            example["label"] = self.labels.convert(_shares, batch["label"])
-        example = self.steps.apply("batch", example, batch["random"])
-        return self._finished(example, batch["random"], batch["further"])
-
-    def _finished(self, example: Example, random: Any, further: dict[str, Any]) -> Any:
-        """What is the same for one image and for a batch: values, and the order of axes."""
-        for stage in ("values", "layout"):
-            example = self.steps.apply(stage, example, random)
-        image = example["image"]
-        leading = image.shape[: image.shape.rank - len(self.element_shape)]
-        shape = tf.TensorShape([*leading, *self.element_shape])
-        if not image.shape.is_compatible_with(shape):
-            names = ", ".join(type(item).__name__ for item in self.steps.of("layout"))
-            raise UsageError(
-                f"{names} returned shape {image.shape}, not {shape} as its method shape says, in "
-                "augment of reader.load. Correct one of them."
-            )
-        image.set_shape(shape)
-        inputs = self.further.inputs(self.image, image, further)
-        return (inputs, example["label"]) if self.labels else inputs
-
-    def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
-        """What the decoder asks for the box; None where nothing is cropped."""
-        if "box" in features:
-            return lambda size: features["box"]
-        if not self.steps.of("crop"):
+    def start(self, size: int) -> Any:
+        shape = self.image_shape
+        if None in shape:  # a batch of one image
             return None
-        return lambda size: self.steps.apply("crop", {"size": size, **labels}, random)["box"]
+        return aligned_empty((size, *(int(side or 0) for side in shape)), self.element_dtype)
 
-    def _resize(self, image: Any) -> Any:
-        """[height, width, 3] uint8 -> [image_size, image_size, 3] float32, bilinear.
+    @override
+    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+        random = rows.random(self.steps.num_random)
+        images = [self._decoded(rows, row) for row in range(len(rows))]
+        images = self._cut(images, random)
+        if self.steps.of("decoded"):
+            images = [
+                self.steps.apply_arrays("decoded", {"image": image}, random[row])["image"]
+                for row, image in enumerate(images)
+            ]
+        if memory is None:
+            memory, begin = np.empty((1, *images[0].shape), self.element_dtype), 0
+        own = memory[begin : begin + len(images)]
+        self._resized(images, own, random)
+        labels = self.labels.targets(rows.columns) if self.labels else None
+        return own, labels, self.further.values(rows.columns)
 
-        The bare operation is what tf.image.resize comes to, less a dozen operations that inspect
-        shapes in every call. It has no antialiasing (neither has the default of tf.image.resize):
-        prepare images at about the size they are read at.
+    @override
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        images = parts[0][0] if memory is None else memory
+        if kept is not None:
+            images = images[kept]
+        # The order of axes is the last step, so that threads write to one array.
+        image = self.steps.apply_arrays("layout", {"image": images}, None)["image"]
+        further = joined([part[2] for part in parts], kept)
+        inputs = self.further.inputs(self.image.name, image, further)
+        if not self.labels:
+            return inputs
+        return inputs, joined([part[1] for part in parts], kept)
+
+    def with_pixels(self, pixels: DecodedPixels) -> ImageParser:
+        """A parser of records that have the places of decoded images."""
+        others = tuple(one for one in self.features if one.name not in (self.image.name, *SIDES))
+        places = tuple(Feature(name, "int64") for name in SIDES)
+        return dataclasses.replace(self, features=(*places, *others), pixels=pixels)
+
+    def _decoded(self, rows: Rows, row: int) -> Pixels:
+        """The pixels of one record.
+
+        Raises:
+            DamageError: It is no image.
         """
-        # It takes uint8 too, and gives the same numbers, but in twice the time.
-        image = tf.cast(image, tf.float32)
-        if self.image_size is None:
-            # Decoders leave the size unknown to the graph, but warps need it there.
-            image.set_shape(self._image_shape)
-            return image
-        size = [self.image_size, self.image_size]
-        return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
+        sides = {name: int(rows.numbers_of(name)[row][0]) for name in self._sides}
+        if self.pixels is not None:
+            return self.pixels.image(sides[PLACE], sides["height"], sides["width"])
+        stored = rows.byte_values(self.image.name)[row]
+        try:
+            return NUMPY_DECODERS[self.image.encoding](stored, sides)
+        except ValueError as error:
+            raise DamageError(
+                f"{len(stored)} bytes of feature {self.image.name!r} are not an image ({error}) "
+                f"in {rows.where(row)}. Build the set again."
+            ) from error
+
+    @property
+    def _sides(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.features if one.name in SIDES)
+
+    def _cut(self, images: list[Pixels], random: npt.NDArray[np.float32]) -> list[Pixels]:
+        """What is wanted of each image, without a copy."""
+        if not self.steps.of("crop"):
+            return images
+        sizes = np.array([image.shape[:2] for image in images], np.int32)
+        boxes = self.steps.apply_arrays("crop", {"size": sizes}, random)["box"].tolist()
+        return [
+            image[top : top + height, left : left + width]
+            for image, (top, left, height, width) in zip(images, boxes, strict=True)
+        ]
+
+    def _resized(
+        self, images: list[Pixels], target: npt.NDArray[Any], random: npt.NDArray[np.float32]
+    ) -> None:
+        """Writes [n, height, width, 3] of the images, resized bilinearly, and transformed.
+
+        Without antialiasing, as tf.image.resize: prepare images at about the size they are read at.
+        Whole numbers are resized as such, and are within 1 of what float32 gives.
+        """
+        steps = (*self.steps.of("resized"), *self.steps.of("values"))
+        size = (target.shape[2], target.shape[1])
+        if not steps and target.dtype == np.uint8:
+            for image, own in zip(images, target, strict=True):
+                _resize(image, size, own)
+            return
+        values = np.empty(target.shape, np.float32) if steps else target
+        for image, own in zip(images, values, strict=True):
+            _resize(image.astype(np.float32), size, own)
+        example = {"image": values}
+        for stage in ("resized", "values"):
+            example = self.steps.apply_arrays(stage, example, random)
+        if not steps:
+            return
+        if target.dtype == np.uint8:  # values are in [0, 255]: to the nearest
+            np.add(example["image"], np.float32(0.5), out=values)
+            example["image"] = values
+        np.copyto(target, example["image"], casting="unsafe")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Undecoded(RecordParser):
-    """Images that are parsed only; an element is the size of the stored image."""
-
-    parser: ImageParser
-
-    element_shape = property(lambda self: ())
-    element_dtype = property(lambda self: "int32")
-    targets = property(lambda self: "none")
-
-    @override
-    def stages(self) -> list[tuple[str, Parser]]:
-        return [("parse", self)]
-
-    @override
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        return self.parser.parse(serialized)
-
-    @override
-    def decode(self, features: dict[str, Any], random: Any) -> Any:
-        return tf.strings.length(features["image"])
+def _resize(image: npt.NDArray[Any], size: tuple[int, int], target: npt.NDArray[Any]) -> None:
+    if image.shape[1::-1] == size:
+        np.copyto(target, image)
+    else:
+        cv2.resize(image, size, dst=target, interpolation=cv2.INTER_LINEAR)
 
 
-def _shares(label: Feature, target: Any) -> Any:
-    """[batch, num_classes] float32 of what `record_target` gives."""
-    return target if label.shape else tf.one_hot(target, len(label.class_names))
+def aligned_empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    """An array that TensorFlow and JAX take without a copy; what is in it is not defined."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
@@ -263,26 +271,30 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
             "records "
             'would be mixed with added ones of weight 0. Pass remainder="drop" or "wrap".'
         )
+    if image.encoding not in NUMPY_DECODERS:
+        raise ShardSetError(
+            f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {split.where}. "
+            "Install a version of shardmill that knows it; this one decodes "
+            f"{', '.join(NUMPY_DECODERS)}."
+        )
+    sides = SIDES[:2] if image.encoding == "raw" else ()
+    labels, further = find_labels(split, options.label), find_further(split, options, (image.name,))
     return ImageParser(
-        image=image.name,
-        decoder=_decoder(image, split.where),
-        labels=find_labels(split, options.label),
-        further=find_further(split, options, (image.name,)),
+        features=(
+            image,
+            *(Feature(name, "int64") for name in sides),
+            *labels.features.values(),
+            *further.features,
+        ),
+        image=image,
+        labels=labels,
+        further=further,
         steps=steps,
         image_size=options.image_size,
         stored_size=stored,
         dtype=options.dtype,
         normalization=normalization_of(steps),
     )
-
-
-def _decoder(image: Feature, where: Path) -> Decoder:
-    if image.encoding not in DECODERS:
-        raise ShardSetError(
-            f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {where}. "
-            f"Install a version of shardmill that knows it; this one decodes {', '.join(DECODERS)}."
-        )
-    return DECODERS[image.encoding]
 
 
 def _stored_size(index: SplitIndex, batch_size: int, where: Path) -> tuple[int | None, int | None]:

@@ -6,15 +6,17 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+import numpy.typing as npt
 from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import BatchParser, OpenSplit, Parser, TokenInfo
+from reader.record_types.base import ElementSpec, Parser, TokenInfo, joined
 from reader.record_types.features import FurtherFeatures, find_further
+from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
-from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS
+from reader.windows import Rows
 from shard_format import DamageError, ShardSetError
 
 FEATURES = ("tokens", "segments", "positions")
@@ -22,11 +24,11 @@ PADDING = "padding"  # the column of the index that counts positions without a t
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PackedParser(BatchParser):
+class PackedParser(Parser):
     """Parses packed sequences of N tokens.
 
-    Input: tf.train.Examples with tokens, segments (1, 2, ... for each document, 0 where there is
-    none) and positions (within the document), [N] each.
+    A record has tokens, segments (1, 2, ... for each document, 0 where there is none) and positions
+    (within the document), [N] each.
     Output: (inputs, targets, weights), the next token being the target at every position:
         inputs: {"tokens", "segments", "positions"}, each [batch, N - 1] int64, without the last.
         targets: [batch, N - 1] int64, the tokens without the first.
@@ -38,14 +40,14 @@ class PackedParser(BatchParser):
         vocabulary: SetVocabulary of the set.
         length: N.
         further: Features that are handed out with the inputs.
-        transforms: Transforms of the augmentation, which change the inputs alone.
+        augment: Name of the augmentation, which changes the inputs alone.
     """
 
     tokens: TokenInfo
     vocabulary: SetVocabulary
     length: int
     further: FurtherFeatures
-    transforms: tuple[TokenTransform, ...]
+    augment: str
 
     @property
     @override
@@ -59,35 +61,34 @@ class PackedParser(BatchParser):
 
     @property
     @override
+    def specs(self) -> Any:
+        ids = ElementSpec((self.length - 1,), "int64")
+        inputs = dict.fromkeys(FEATURES, ids) | self.further.specs
+        return inputs, ids, ElementSpec(ids.shape, "float32")
+
+    @property
+    @override
     def targets(self) -> str:
         return "next_tokens"
 
+    @property
     @override
-    def stages(self) -> list[tuple[str, Parser]]:
-        return [("parse", dataclasses.replace(self, transforms=())), ("augment", self)]
+    def needs_tensorflow(self) -> str:
+        return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        wanted = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in FEATURES}
-        parsed = tf.io.parse_example(serialized, wanted | self.further.specs)
-        tokens, segments = parsed["tokens"], parsed["segments"]
-        inputs = tokens[:, :-1]
-        for number, transform in enumerate(self.transforms):
-            rows = tf.RaggedTensor.from_tensor(inputs, row_splits_dtype=tf.int64)
-            rows = transform(rows, keys, number, self.vocabulary)
-            masked = tf.reshape(rows.flat_values, tf.shape(inputs))
-            inputs = tf.where(segments[:, :-1] > 0, masked, inputs)
+    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+        sequences = {name: rows.numbers_of(name).values for name in FEATURES}
+        sequences = {name: ids.reshape(-1, self.length) for name, ids in sequences.items()}
+        return sequences, self.further.values(rows.columns)
+
+    @override
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        sequences, further = (joined(each, kept) for each in zip(*parts, strict=True))
+        segments = sequences["segments"]
         same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
-        return (
-            {
-                "tokens": inputs,
-                "segments": segments[:, :-1],
-                "positions": parsed["positions"][:, :-1],
-                **self.further.of(parsed),
-            },
-            tokens[:, 1:],
-            tf.cast(same, tf.float32),
-        )
+        inputs = {name: sequences[name][:, :-1] for name in FEATURES}
+        return inputs | further, sequences["tokens"][:, 1:], same.astype(np.float32)
 
 
 def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
@@ -109,6 +110,7 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         )
     padding = _count_padding(split)
     positions = split.geometry.records * length
+    further = find_further(split, options, FEATURES)
     return PackedParser(
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
@@ -120,8 +122,9 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         ),
         vocabulary=vocabulary,
         length=length,
-        further=find_further(split, options, FEATURES),
-        transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
+        features=(*(split.schema[name] for name in FEATURES), *further.features),
+        further=further,
+        augment=options.augment,
     )
 
 
@@ -129,9 +132,14 @@ def _count_padding(split: OpenSplit) -> int:
     """Tokens of padding of a split; of a large one, from its statistics if it has them."""
     info = split.manifest.splits[split.name]
     known = info.statistics.get("packing")
-    if info.index and isinstance(known, dict) and isinstance(known.get("padding"), int):
+    if (
+        split.selection is None
+        and info.index
+        and isinstance(known, dict)
+        and isinstance(known.get("padding"), int)
+    ):
         return int(known["padding"])
-    return int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
+    return int(np.asarray(split.column(PADDING).to_numpy(), np.int64).sum())
 
 
 def _padding(vocabulary: SetVocabulary) -> int:

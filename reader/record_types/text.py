@@ -6,42 +6,46 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import BatchParser, OpenSplit, Parser
+from reader.record_types.base import ElementSpec, Parser, joined
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
+    byte_strings,
     find_further,
     find_labels,
 )
-from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
-from reader.transforms.text.synonyms import read_synonyms
+from reader.records.open_split import OpenSplit
+from reader.transforms.text import TEXT_AUGMENTATIONS
+from reader.windows import Rows
 from shard_format import ShardSetError
 
 TEXT = "text"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextParser(BatchParser):
+class TextParser(Parser):
     """Parses documents as strings.
 
-    Input: tf.train.Examples with a document each, and its label or labels.
-    Output: ([batch] string of UTF-8, target); the strings alone where the set has no labels. The
+    Output: ([batch] bytes of UTF-8, target); the texts alone where the set has no labels. The
     target is [batch] int64, or [batch, num_classes] float32 of zeros and ones.
 
     Attributes:
         labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the text.
-        steps: Steps of the augmentation, in order.
+        augment: Name of the augmentation.
+        synonyms: File of synonyms for it, or None.
     """
 
     labels: TargetLabels
     further: FurtherFeatures
-    steps: tuple[Step, ...]
+    augment: str
+    synonyms: Path | None
 
     @property
     @override
@@ -55,23 +59,30 @@ class TextParser(BatchParser):
 
     @property
     @override
+    def specs(self) -> Any:
+        inputs = self.further.inputs(TEXT, ElementSpec((), "string"), self.further.specs)
+        return (inputs, self.labels.specs) if self.labels else inputs
+
+    @property
+    @override
     def targets(self) -> str:
         return self.labels.kind
 
+    @property
     @override
-    def stages(self) -> list[tuple[str, Parser]]:
-        return [("parse", dataclasses.replace(self, steps=())), ("augment", self)]
+    def needs_tensorflow(self) -> str:
+        return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        text_spec = {TEXT: tf.io.FixedLenFeature([], tf.string)}
-        wanted = text_spec | self.further.specs | self.labels.specs
-        parsed = tf.io.parse_example(serialized, wanted)
-        text = parsed[TEXT]
-        for number, step in enumerate(self.steps):
-            text = step(text, Draws(keys).stream(number))
-        inputs = self.further.inputs(TEXT, text, parsed)
-        return (inputs, self.labels.targets(parsed)) if self.labels else inputs
+    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+        labels = self.labels.targets(rows.columns) if self.labels else None
+        return byte_strings(rows.byte_values(TEXT)), labels, self.further.values(rows.columns)
+
+    @override
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        texts, labels, further = zip(*parts, strict=True)
+        inputs = self.further.inputs(TEXT, joined(texts, kept), joined(further, kept))
+        return (inputs, joined(labels, kept)) if self.labels else inputs
 
 
 def text_parser(split: OpenSplit, options: ReadOptions) -> TextParser:
@@ -89,9 +100,12 @@ def text_parser(split: OpenSplit, options: ReadOptions) -> TextParser:
             f"No feature {TEXT!r} among {names or 'no features'} in {split.where}. Build the set "
             "again."
         )
-    synonyms = None if options.synonyms is None else read_synonyms(Path(options.synonyms))
+    labels, further = find_labels(split, options.label), find_further(split, options, (TEXT,))
+    text = split.schema[TEXT]
     return TextParser(
-        labels=find_labels(split, options.label),
-        further=find_further(split, options, (TEXT,)),
-        steps=tuple(make_step(names, synonyms) for names in TEXT_AUGMENTATIONS[options.augment]),
+        features=(text, *labels.features.values(), *further.features),
+        labels=labels,
+        further=further,
+        augment=options.augment,
+        synonyms=None if options.synonyms is None else Path(options.synonyms),
     )

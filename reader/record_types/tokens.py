@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import BatchParser, OpenSplit, Parser, TokenInfo
+from reader.record_types.base import ElementSpec, Parser, TokenInfo, joined
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
@@ -19,21 +20,23 @@ from reader.record_types.features import (
     find_labels,
 )
 from reader.record_types.token_lengths import RecordLengths, padding_share
+from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
-from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS
+from reader.windows import Rows
 from shard_format import DamageError
+from shard_format.example_parser import NumberLists, join_columns
 
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenParser(BatchParser):
+class TokenParser(Parser):
     """Parses documents as token ids.
 
-    Input: tf.train.Examples with the ids of a document each, and its label or labels.
     Output: (ids [batch, length] int64, target), or the ids alone where the set has no labels. The
     length is that of the longest record of the batch (pad="longest"), the same for all batches
-    (pad="max"), or each record's own (pad="none", a tf.RaggedTensor).
+    (pad="max"), or each record's own (pad="none", a list of [length] arrays).
 
     Attributes:
         labels: Features with the targets; none where there are no labels.
@@ -42,7 +45,7 @@ class TokenParser(BatchParser):
         vocabulary: SetVocabulary of the set.
         pad: One of `reader.options.PADS`.
         length: Length of every batch where pad is "max".
-        transforms: Transforms of the augmentation, in order.
+        augment: Name of the augmentation.
     """
 
     labels: TargetLabels
@@ -51,7 +54,7 @@ class TokenParser(BatchParser):
     vocabulary: SetVocabulary
     pad: str
     length: int
-    transforms: tuple[TokenTransform, ...]
+    augment: str
 
     @property
     @override
@@ -65,39 +68,43 @@ class TokenParser(BatchParser):
 
     @property
     @override
+    def specs(self) -> Any:
+        value = ElementSpec(self.element_shape, "int64", is_ragged=self.pad == "none")
+        inputs = self.further.inputs(TOKENS, value, self.further.specs)
+        return (inputs, self.labels.specs) if self.labels else inputs
+
+    @property
+    @override
     def targets(self) -> str:
         return self.labels.kind
 
+    @property
     @override
-    def stages(self) -> list[tuple[str, Parser]]:
-        ragged = dataclasses.replace(self, pad="none")
-        parsed = dataclasses.replace(ragged, transforms=())
-        return [("parse", parsed), ("augment", ragged), ("batch", self)]
+    def needs_tensorflow(self) -> str:
+        return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        wanted: dict[str, Any] = {
-            TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
-            **self.further.specs,
-            **self.labels.specs,
-        }
-        parsed = tf.io.parse_example(serialized, wanted)
-        ids = parsed[TOKENS]
-        for number, transform in enumerate(self.transforms):
-            ids = transform(ids, keys, number, self.vocabulary)
+    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+        ids = rows.numbers_of(TOKENS)
         if self.tokens.max_tokens is not None:
-            ids = ids[:, : self.tokens.max_tokens]
-        if self.pad != "none":
-            ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
-        inputs = self.further.inputs(TOKENS, ids, parsed)
-        return (inputs, self.labels.targets(parsed)) if self.labels else inputs
+            ids = ids.cut(self.tokens.max_tokens)
+        labels = self.labels.targets(rows.columns) if self.labels else None
+        return ids, labels, self.further.values(rows.columns)
 
-    def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
-        """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
-        dense = ids.to_tensor(default_value=self.tokens.pad_id, shape=shape)
-        missing = tf.maximum(1 - tf.shape(dense)[1], 0)
-        dense = tf.pad(dense, [[0, 0], [0, missing]], constant_values=self.tokens.pad_id)
-        return tf.ensure_shape(dense, shape)
+    @override
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        columns, labels, further = zip(*parts, strict=True)
+        ids = cast(NumberLists, join_columns(columns))
+        ids = ids if kept is None else ids.take(kept)
+        inputs = self.further.inputs(TOKENS, self._batch(ids), joined(further, kept))
+        return (inputs, joined(labels, kept)) if self.labels else inputs
+
+    def _batch(self, ids: NumberLists) -> Any:
+        if self.pad == "none":
+            return [ids[number] for number in range(len(ids))]
+        # At least 1 long: a model need not expect nothing.
+        longest = max(1, int(np.diff(ids.splits).max(initial=0)))
+        return ids.dense(self.length if self.pad == "max" else longest, self.tokens.pad_id)
 
 
 def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
@@ -113,9 +120,11 @@ def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
     vocabulary = find_vocabulary(split.root, split.manifest)
     limit = options.max_tokens
     counts = _count_tokens(split, limit)
+    labels, further = find_labels(split, options.label), find_further(split, options, (TOKENS,))
     return TokenParser(
-        labels=find_labels(split, options.label),
-        further=find_further(split, options, (TOKENS,)),
+        features=(split.schema[TOKENS], *labels.features.values(), *further.features),
+        labels=labels,
+        further=further,
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
             pad_id=vocabulary.padding,
@@ -127,8 +136,8 @@ def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
         vocabulary=vocabulary,
         pad=options.pad,
         length=limit or max(1, counts.longest),
-        transforms=TOKEN_AUGMENTATIONS["tokens"][options.augment],
-        length_column=TOKENS if options.buckets > 1 else None,
+        augment=options.augment,
+        lengths=counts if options.buckets > 1 else None,
     )
 
 
@@ -141,7 +150,7 @@ def _count_tokens(split: OpenSplit, limit: int | None) -> RecordLengths:
     problem = ", ".join(split.index.column_names)
     if TOKENS in split.index.column_names:
         try:
-            return RecordLengths(split.index[TOKENS], limit)
+            return RecordLengths(split.column(TOKENS), limit)
         except pa.ArrowInvalid as error:
             problem = str(error)
     raise DamageError(

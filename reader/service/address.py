@@ -7,6 +7,8 @@ import dataclasses
 import socket
 from urllib.parse import urlsplit
 
+from foundation.storage import local_path, place_of
+from reader.options import Directory
 from shard_format import UsageError
 
 PROTOCOL = "grpc"
@@ -87,4 +89,18 @@ def check_answers(address: Address, where: str) -> None:
             f"No service answers at {address} in {where}: '{problem}'. Start one with 'shardmill "
             "serve DIR', check that its port can be reached from here, and pass the address that "
             "it prints."
+        )
+
+
+def check_directory(directory: Directory) -> None:
+    """Checks that the workers of a service can read the set.
+
+    Raises:
+        UsageError: It is a set at a URL.
+    """
+    place = place_of(directory)
+    if local_path(place) is None:
+        raise UsageError(
+            f"A service reads sets in directories only, not {place}, in reader.load. Leave service "
+            "out, or copy the set to a path that trainer and workers share."
         )

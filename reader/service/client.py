@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from foundation.storage import local_path, place_of
-from reader.options import Directory
-from reader.pipeline import InputPipeline, finished, without_rewrites
+from reader.graph.pipeline import InputPipeline, finished, without_rewrites
 from reader.service.address import Address, check_answers
 from reader.state import Position
 from shard_format import UsageError
@@ -176,20 +174,6 @@ class Service:
             epoch,
             f"did not come from {self.address}; they are read on this machine",
             output_stream=sys.stderr,
-        )
-
-
-def check_directory(directory: Directory) -> None:
-    """Checks that the workers of a service can read the set.
-
-    Raises:
-        UsageError: It is a set at a URL.
-    """
-    place = place_of(directory)
-    if local_path(place) is None:
-        raise UsageError(
-            f"A service reads sets in directories only, not {place}, in reader.load. Leave service "
-            "out, or copy the set to a path that trainer and workers share."
         )
 
 

@@ -6,16 +6,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from foundation.options import check_choice
+from reader.lazy_tensorflow import tf
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS, Example, Transform
 from shard_format import UsageError
 
 Augment = str | Sequence[str | Transform]
 
 # The element type that a stage must leave behind; the others may leave another one.
-_DTYPES = {"decoded": tf.uint8, "resized": tf.float32, "values": tf.float32}
+_DTYPES = {"decoded": "uint8", "resized": "float32", "values": "float32"}
 # Where a transform may change the image's shape.
 _RESHAPING = ("decoded", "layout")
 
@@ -122,6 +121,21 @@ class Steps:
                 _check_result(transform, example, changed)
                 example = changed
         return example
+
+    def apply_arrays(self, stage: str, example: Example, random: Any) -> Example:
+        """`apply` of NumPy arrays, at all stages but "decoded" of [n] records at a time."""
+        used = 0
+        for transform in self.transforms:
+            begin, used = used, used + transform.num_random
+            if transform.stage == stage:
+                own = None if random is None else random[..., begin:used]
+                example = transform.arrays(dict(example), own)  # type: ignore[attr-defined]
+        return example
+
+
+def is_of_arrays(transform: Transform) -> bool:
+    """Whether a transform works on NumPy arrays."""
+    return hasattr(transform, "arrays")
 
 
 def _called(transform: Transform) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 
+from reader.lazy_tensorflow import tf
 from reader.transforms.base import Example
 
 
@@ -28,3 +29,8 @@ class ChannelsFirst:
         first = len(leading)
         axes = [*leading, first + 2, first, first + 1]
         return {**example, "image": tf.transpose(image, axes)}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, height, width, 3]} -> [n, 3, height, width] of the same type."""
+        image = np.ascontiguousarray(example["image"].transpose(0, 3, 1, 2))
+        return {**example, "image": image}

@@ -6,9 +6,10 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 from typing_extensions import override
 
+from reader.lazy_tensorflow import tf
 from reader.transforms.base import Example, require_between
 
 WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R BT.601, luma; Pillow's mode "L"
@@ -39,6 +40,11 @@ class _ChangeByFactor(abc.ABC):
     @abc.abstractmethod
     def _changed(self, image: Any, factor: Any) -> Any: ...
 
+    def _factors(self, random: Any) -> Any:
+        """[n, 1, 1, 1] float32."""
+        factors = 1 + (2 * random[:, 0] - 1) * np.float32(self.max_change)
+        return factors[:, None, None, None]
+
 
 @dataclasses.dataclass(frozen=True)
 class Brightness(_ChangeByFactor):
@@ -55,6 +61,11 @@ class Brightness(_ChangeByFactor):
     @override
     def _changed(self, image: Any, factor: Any) -> Any:
         return tf.minimum(image * factor, 255.0)  # nothing can fall below 0
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same; no value leaves [0, 255]."""
+        image = example["image"] * self._factors(random)
+        return {**example, "image": np.minimum(image, np.float32(255), out=image)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +89,14 @@ class Contrast(_ChangeByFactor):
         return tf.raw_ops.ClipByValue(
             t=image * factor + shift, clip_value_min=0.0, clip_value_max=255.0
         )
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same; no value leaves [0, 255]."""
+        factors, image = self._factors(random), example["image"]
+        shift = (1 - factors) * luminance(image.mean(axis=(1, 2), keepdims=True))
+        image = image * factors
+        image += shift
+        return {**example, "image": np.clip(image, 0, 255, out=image)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
+import numpy.typing as npt
 
+from reader.lazy_tensorflow import tf
 from reader.transforms.base import Example, require_between, require_order
 
 
@@ -40,6 +42,15 @@ class CenterCrop:
             side = tf.cast(tf.round(self.share * tf.cast(side, tf.float32)), tf.int32)
             side = tf.maximum(side, 1)
         return {**example, "box": tf.concat([(size - side) // 2, side, side], axis=-1)}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"size": [n, 2] int32} -> and "box" [n, 4]; see `reader.transforms`."""
+        size = example["size"]
+        side = size.min(axis=1, keepdims=True)
+        if self.share < 1:
+            side = np.round(np.float32(self.share) * side.astype(np.float32)).astype(np.int32)
+            side = np.maximum(side, 1)
+        return {**example, "box": np.concatenate([(size - side) // 2, side, side], axis=1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +93,12 @@ class RandomResizedCrop:
         )
         return {**example, "box": crop}
 
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"size": [n, 2] int32} -> and "box" [n, 4]; see `reader.transforms`."""
+        areas = (self.min_area, self.max_area)
+        box = random_rectangles(example["size"], random, areas, math.log(self.max_ratio))
+        return {**example, "box": box}
+
 
 # Steps of the table of `_power`; between two of them a ratio of at most 10 is off by less than one
 # part in a million.
@@ -118,13 +135,45 @@ def random_rectangle(
     return tf.cast(tf.concat([corner, crop], axis=-1), tf.int32)
 
 
+def random_rectangles(
+    size: npt.NDArray[np.int32],
+    random: npt.NDArray[np.float32],
+    area_range: tuple[float, float],
+    max_log_ratio: float,
+) -> npt.NDArray[np.int32]:
+    """[n, 4] int32: `random_rectangle` in NumPy, to the bit."""
+    sides = size.astype(np.float32)
+    height, width = sides.T
+    place = random[:, 0] * np.float32(_STEPS)
+    step = np.floor(place)
+    table = _powers(max_log_ratio)
+    low, share = step.astype(np.int32), place - step
+    ratio = table[low] * (1 - share) + table[low + 1] * share
+    most = np.minimum(height * height * ratio, width * width / ratio)
+    image = height * width
+    high = np.minimum(np.float32(area_range[1]) * image, most)
+    least = np.minimum(np.float32(area_range[0]) * image, most)
+    area = least + random[:, 1] * (high - least)
+    crop = np.sqrt(np.stack([area / ratio, area * ratio], axis=1))
+    crop = np.clip(np.round(crop), np.float32(1), sides)
+    corner = np.floor(random[:, 2:] * (sides - crop + 1))
+    corner = np.minimum(corner, sides - crop)
+    return np.concatenate([corner, crop], axis=1).astype(np.int32)
+
+
+@functools.cache
+def _powers(max_log: float) -> npt.NDArray[np.float32]:
+    """[_STEPS + 1] float32: exp(max_log (2 random - 1)) of equidistant random numbers."""
+    return np.exp(max_log * np.linspace(-1, 1, _STEPS + 1)).astype(np.float32)
+
+
 def _power(max_log: float, random: Any) -> Any:
     """exp(max_log (2 random - 1)), from a table.
 
     Not tf.exp, which takes another algorithm for numbers that fill a vector register than for what
     is left over: the last bit would depend on the place in the tensor.
     """
-    table = tf.constant(np.exp(max_log * np.linspace(-1, 1, _STEPS + 1)), tf.float32)
+    table = tf.constant(_powers(max_log))
     place = random * _STEPS
     step = tf.floor(place)
     low, share = tf.cast(step, tf.int32), place - step

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import tensorflow as tf
+import cv2
 
+from reader.lazy_tensorflow import tf
 from reader.transforms.base import Example, require_between
 
 
@@ -28,6 +29,13 @@ class _Flip:
             random[0] < self.probability, lambda: tf.reverse(image, [self.axis]), lambda: image
         )
         return {**example, "image": flipped}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [height, width, 3] uint8} -> the same."""
+        if random[0] >= self.probability:
+            return example
+        # 1 is about the vertical axis for OpenCV, and 0 about the horizontal one.
+        return {**example, "image": cv2.flip(example["image"], self.axis)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,10 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 
 from foundation.storage import Place
+from reader.lazy_tensorflow import tf
 from reader.transforms.base import Example
 from shard_format import Manifest, ShardSetError, UsageError
 
@@ -53,6 +54,13 @@ class Normalization:
         """{"image": [..., height, width, 3]} -> the same as float32."""
         image = tf.cast(example["image"], tf.float32)
         return {**example, "image": (image - self.shift) / self.scale}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, height, width, 3]} -> the same as float32."""
+        shift, scale = (np.array(values, np.float32) for values in (self.shift, self.scale))
+        image = np.subtract(example["image"], shift, dtype=np.float32)
+        image /= scale
+        return {**example, "image": image}
 
 
 def _are_finite(values: Any) -> bool:

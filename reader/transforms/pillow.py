@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms.colors import luminance
 
 _LEVELS = 256

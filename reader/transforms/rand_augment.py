@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms import pillow
 from reader.transforms.base import Example, require_between
 from reader.transforms.warps import warp_nearest

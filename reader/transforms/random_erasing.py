@@ -6,9 +6,7 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
-from reader.order import graph_order
+from reader.lazy_tensorflow import graph_order, tf
 from reader.transforms.base import Example, require_between, require_order
 from reader.transforms.crops import random_rectangle
 from shard_format import UsageError

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.records.vocabulary import SetVocabulary
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.words import SHARE, without_some

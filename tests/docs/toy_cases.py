@@ -99,11 +99,18 @@ CASES = [
                 "RECORD_TYPES",
                 '"toy": "beam_jobs.record_types.toy:ToyRecords"',
             ),
+            File("reader/graph/record_types/toy.py"),
             Line(
                 "reader/record_types/__init__.py",
                 "RECORD_TYPES",
                 '"toy": toy_parser',
                 "from reader.record_types.toy import toy_parser",
+            ),
+            Line(
+                "reader/graph/record_types/__init__.py",
+                "GRAPH_RECORD_TYPES",
+                '"toy": toy_parser',
+                "from reader.graph.record_types.toy import toy_parser",
             ),
         ),
         (
@@ -150,8 +157,10 @@ CASES = [
         (
             Function("beam_jobs/images/encode.py", "ENCODERS"),
             Line("beam_jobs/images/encode.py", "ENCODERS", '"toy": encode_toy'),
-            Function("reader/records/decoders.py", "DECODERS"),
-            Line("reader/records/decoders.py", "DECODERS", '"toy": Decoder(decode_toy)'),
+            Function("reader/access/numpy_decoders.py", "NUMPY_DECODERS"),
+            Line("reader/access/numpy_decoders.py", "NUMPY_DECODERS", '"toy": decode_toy'),
+            Function("reader/graph/decoders.py", "DECODERS"),
+            Line("reader/graph/decoders.py", "DECODERS", '"toy": Decoder(decode_toy)'),
             Line("shard_format/schema.py", "ENCODINGS", '"toy"'),
         ),
         ("python programs/toy_images.py",),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reader
-from reader.records.decoders import DECODERS
+from reader.graph.decoders import DECODERS
 from shard_format import Feature, Schema, ShardSetError, UsageError, encode_example, load_manifest
 from shard_format.tfrecord import read_records
 

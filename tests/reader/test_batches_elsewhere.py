@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import shutil
 import subprocess
@@ -36,7 +35,13 @@ def same(found: Any, expected: Any) -> bool:
     if isinstance(found, list):  # texts for PyTorch
         return found == [text.decode() for text in values.tolist()]
     array = found if isinstance(found, np.ndarray) else found.numpy()
-    return array.dtype == values.dtype and np.array_equal(array, values)
+    if array.dtype != values.dtype or array.shape != values.shape:
+        return False
+    if array.ndim < 4:
+        return np.array_equal(array, values)
+    # Images are resized by OpenCV there and by TensorFlow here: in whole numbers, or in float32.
+    difference = np.abs(array.astype(np.float32) - values.astype(np.float32)).max()
+    return bool(difference <= (1 if array.dtype == np.uint8 else 0.01))
 
 
 @pytest.fixture(
@@ -113,37 +118,23 @@ def test_whoever_writes_to_tensors_changes_nothing_else(stream: reader.Stream) -
 
 
 @pytest.mark.interop
-def test_a_constant_of_tensorflow_stays_one(tiny: Path) -> None:
-    # It is computed once, and its memory handed out with every batch.
-    stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
-    weighted = stream.dataset.map(lambda images, labels: (images, labels, tf.ones([300, 300])))
-    for _, _, weights in dataclasses.replace(stream, dataset=weighted).torch():
-        assert (weights == 1).all()
-        weights.zero_()
-
-
-@pytest.mark.interop
-def test_images_are_not_copied(tiny: Path) -> None:
-    import torch
-
-    from reader.torch_batches import _to_torch
+def test_tensors_share_the_memory_of_arrays(tiny: Path) -> None:
+    from reader.torch_batches import TorchBatches
 
     stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
-    images, _ = next(iter(stream.dataset))
-    address = np.asarray(memoryview(images)).ctypes.data
-    tensor = _to_torch(images)
-    assert tensor.data_ptr() == address and tensor.dtype == torch.uint8
-    del images
-    assert tensor.float().mean() > 0  # TensorFlow keeps what PyTorch has
+    images, _ = next(iter(stream))
+    tensor = TorchBatches(stream)._to_device(images)
+    assert tensor.data_ptr() == images.ctypes.data
 
 
-def test_arrays_are_not_copied_and_cannot_be_written_to(tiny: Path) -> None:
-    stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
-    for parts in stream.numpy():
-        for part in parts:
-            assert not part.flags.owndata
-            with pytest.raises(ValueError, match="read-only"):
-                part[0] = 0
+def test_whoever_writes_to_arrays_changes_nothing_else(stream: reader.Stream) -> None:
+    expected = list(stream.dataset)
+    for _ in range(2):
+        for batch, right in zip(stream, expected, strict=True):
+            assert same(batch, right)
+            for part in tf.nest.flatten(batch):
+                if isinstance(part, np.ndarray) and part.dtype != object:
+                    part.fill(77)
 
 
 def test_texts_are_bytes_in_numpy(text_set: MakeSet) -> None:
@@ -201,23 +192,45 @@ def test_pytorch_loader_takes_it_as_it_is(tiny: Path) -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_workers_of_a_loader_are_refused(tiny: Path, workers: int, start: str) -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_of_a_loader_give_the_same_batches(tiny: Path, workers: int, start: str) -> None:
     import torch
 
-    stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
-    loader = torch.utils.data.DataLoader(
-        stream.torch(), batch_size=None, num_workers=workers, multiprocessing_context=start
+    def load(state: dict[str, Any] | None = None) -> reader.Stream:
+        return reader.load(
+            tiny, batch_size=10, image_size=8, augment="standard", epochs=2, state=state
+        )
+
+    whole = list(load())
+    for first in (0, 7):
+        loader = torch.utils.data.DataLoader(
+            load(load().state(first)).torch(),
+            batch_size=None,
+            num_workers=workers,
+            multiprocessing_context=start,
+        )
+        batches = [(images.numpy(), labels.numpy()) for images, labels in loader]
+        assert len(batches) == len(whole) - first
+        for batch, expected in zip(batches, whole[first:], strict=True):
+            assert all(map(np.array_equal, batch, expected))
+
+
+def test_a_stream_can_be_sent_to_another_process(tiny: Path, tmp_path: Path) -> None:
+    stream = reader.load(tiny, batch_size=25, image_size=8, epochs=2)
+    stream.load_state_dict(stream.state(3))
+    there = pickle.loads(pickle.dumps(stream))
+    assert there.first_step == 3 and all(
+        np.array_equal(one, other)
+        for batch, expected in zip(there, stream, strict=True)
+        for one, other in zip(batch, expected, strict=True)
     )
-    with pytest.raises(UsageError, match=r"Pass num_workers=0; .* reader\.random_access"):
-        list(loader)
 
 
-@pytest.mark.interop
-def test_it_cannot_be_sent_to_another_process(tiny: Path) -> None:
-    stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
-    with pytest.raises(UsageError, match=r"Another process cannot read stream\.torch"):
-        pickle.dumps(stream.torch())
+def test_a_mixture_cannot_be_sent_to_another_process(tiny: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny, tmp_path / "copy")
+    mixed = reader.mix({tiny: 1, copy: 1}, batch_size=16, image_size=8)
+    with pytest.raises(UsageError, match="A Mixture cannot be sent to another process"):
+        pickle.dumps(mixed)
 
 
 @pytest.mark.interop

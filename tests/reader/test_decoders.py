@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.images.encode import ENCODERS
-from reader.records.decoders import DECODERS
+from reader.graph.decoders import DECODERS
 from reader.transforms.crops import CenterCrop, RandomResizedCrop
 from tests.fixtures.proofs import each_value_once, examples
 

@@ -74,7 +74,7 @@ def test_a_state_goes_on_anywhere(pair):
 
 def test_the_graph_of_a_service_has_the_columns_of_all_parts(pair):
     """What is sent to workers of a service reads the index without Python."""
-    from reader.records.index_columns import IndexColumns
+    from reader.graph.columns import IndexColumns
     from shard_format import open_split_index
 
     columns = []

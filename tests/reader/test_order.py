@@ -14,10 +14,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reader.order import graph_order, numpy_order
+from reader.graph import order as graph_order
+from reader.graph.pipeline import without_autograph
+from reader.order import numpy_order
 from reader.order.buckets import bucket_order
 from reader.order.geometry import STREAMS, Geometry, make_geometry
-from reader.pipeline import without_autograph
 from shard_format import ShardInfo, SplitInfo, mix
 from tests.fixtures.proofs import examples, proofs
 

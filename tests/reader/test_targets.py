@@ -101,9 +101,11 @@ def test_normalize(make_set: Any, expected: Normalization, dtype: str) -> None:
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     """`decode` of a record outside tf.data gives what the stream gives."""
+    from reader.graph.record_types import GRAPH_RECORD_TYPES
     from reader.options import ReadOptions
     from reader.order.geometry import make_geometry
-    from reader.record_types import RECORD_TYPES, OpenSplit
+    from reader.record_types import RECORD_TYPES
+    from reader.records.open_split import OpenSplit
     from reader.records.split_index import open_lazily
     from shard_format import load_manifest, read_records
 
@@ -115,7 +117,8 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     index = open_lazily(directory, manifest, "train")
     geometry = make_geometry(manifest.splits["train"], streams=4)
     split = OpenSplit(directory, manifest, "train", index, geometry)
-    records: Any = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))
+    parser = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))
+    records: Any = GRAPH_RECORD_TYPES["image"](parser)
     serialized = [
         payload for _, payload in read_records(directory / manifest.splits["train"].shards[0].file)
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from reader.order import graph_order
+from reader.graph import order as graph_order
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS
 from reader.transforms.rand_augment import OPERATIONS
 from reader.transforms.text import TEXT_TRANSFORMS, Draws, synonym_replacement

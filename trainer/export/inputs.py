@@ -10,9 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from reader.graph.decoders import DECODERS
+from reader.graph.record_types.image import ImageParser
 from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
-from reader.record_types.image import ImageParser, with_normalization
-from reader.records.decoders import DECODERS
+from reader.record_types.image import with_normalization
 from reader.records.tokenizer import read_tokenizer
 from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
 from reader.transforms.augmentation import Steps, find_transforms

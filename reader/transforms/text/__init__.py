@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.letters import char_delete, char_insert, char_swap, pick
 from reader.transforms.text.synonyms import Synonyms, synonym_replacement

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
-from reader.order import graph_order
+from reader.lazy_tensorflow import graph_order, tf
 
 
 @dataclasses.dataclass(frozen=True)

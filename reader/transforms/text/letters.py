@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.words import choose, join_words, num_changed, split_words
 

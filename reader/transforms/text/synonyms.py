@@ -6,8 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.letters import pick
 from reader.transforms.text.words import choose, join_words, num_changed, split_words

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
+from reader.lazy_tensorflow import tf
 from reader.transforms.text.draws import Draws
 
 # alpha of EDA: the share of the words of a text that one operation changes. Wei and Zou, "EDA: Easy

@@ -121,8 +121,9 @@ def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> No
     generator = np.random.default_rng(0)
     for count in (1, 2, 30, 200):
         numbers = generator.integers(0, split.records, count)
-        assert record_reader.read_now(numbers).tolist() == [stored[number] for number in numbers]
-    assert record_reader.read_now(np.arange(split.records)).tolist() == stored
+        read = record_reader.read(numbers)
+        assert list(map(bytes, read)) == [stored[number] for number in numbers]
+    assert list(map(bytes, record_reader.read(np.arange(split.records)))) == stored
 
 
 def test_a_damaged_record_is_named(make_set: Any, remote: Any, tmp_path: Path) -> None:
@@ -180,13 +181,13 @@ def test_the_first_batch_waits_for_a_part_of_its_window(
     url, _ = remote(tiny)
     with mock.patch("reader.opening._FIRST_BYTES", 1):
         reads: list[int] = []
-        original = CheckedRecordReader.read_now
+        original = CheckedRecordReader.read
 
         def counted(self: Any, numbers: Any) -> Any:
             reads.append(len(numbers))
             return original(self, numbers)
 
-        with mock.patch.object(CheckedRecordReader, "read_now", counted):
+        with mock.patch.object(CheckedRecordReader, "read", counted):
             stream = reader.load(
                 url, batch_size=10, image_size=8, epochs=1, cache="off", cache_dir=tmp_path
             )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reader
-from reader.records.index_columns import IndexColumns
+from reader.graph.columns import IndexColumns
 from shard_format import DamageError
 from tests.fixtures.proofs import examples
 
@@ -174,7 +174,7 @@ GROWTH = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa, tensorflow as tf
-from reader.records.index_columns import IndexColumns
+from reader.graph.columns import IndexColumns
 from reader.records.readers import LOCATION_COLUMNS
 path, rows = Path(sys.argv[1]), int(sys.argv[2])
 index = IndexColumns([path], LOCATION_COLUMNS)

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reader
-from reader.order import class_sampling, numpy_order
+from reader.graph.sampling import GraphSampler
 from reader.order.class_sampling import ClassSampler
-from shard_format import mix
 from tests.fixtures.proofs import examples
 
 samplers = st.tuples(
@@ -37,33 +36,6 @@ def sampler_of(classes: list[tuple[int, int]], seed: int) -> tuple[ClassSampler,
     return ClassSampler(labels, np.array([slots for _, slots in classes]), seed), labels
 
 
-def drawn_numbers(sampler: ClassSampler, positions: np.ndarray, epoch: int) -> np.ndarray:
-    """`ClassSampler.numbers` in NumPy, of any number of positions."""
-    if not len(positions):
-        return positions
-    own = {name: tensor.numpy() for name, tensor in sampler._tensors.items()}
-    block, seed = sampler._num_slots, sampler._seed
-    first, last = positions.min() // block, positions.max() // block
-    whole = np.arange(first * block, (last + 1) * block)
-    blocks = whole // block
-    key = numpy_order.epoch_key(class_sampling.SLOT_STREAM, seed, epoch)
-    key = mix(key ^ blocks.astype(np.uint64))
-    classes = own["class_of"][numpy_order.permute(whole % block, block, key)]
-    # By block, class and position the slots are those of `rank_of`, block after block.
-    ordered = np.argsort((blocks - first) * len(own["slots"]) + classes, kind="stable")
-    ranks = np.empty_like(whole)
-    ranks[ordered] = np.tile(own["rank_of"], last - first + 1)
-    ranks += blocks * own["slots"][classes]
-    places = positions - first * block
-    classes, ranks = classes[places], ranks[places]
-    sizes = own["sizes"][classes]
-    key = numpy_order.epoch_key(class_sampling.DRAW_STREAM, seed, epoch)
-    key = mix(mix(key ^ classes.astype(np.uint64)) ^ (ranks // sizes).astype(np.uint64))
-    rounds = numpy_order.num_rounds(sampler._most)
-    drawn = numpy_order.permute(ranks % sizes, sizes, key, rounds)
-    return np.asarray(own["members"][own["starts"][classes] + drawn])
-
-
 @given(samplers, st.integers(1, 300))
 def test_shares_are_exact_and_records_come_equally_often(
     drawn: tuple[list[tuple[int, int]], int, int], count: int
@@ -71,7 +43,7 @@ def test_shares_are_exact_and_records_come_equally_often(
     """In every block the slots of a class; of a class every record as often but for one."""
     classes, seed, epoch = drawn
     sampler, labels = sampler_of(classes, seed)
-    numbers = drawn_numbers(sampler, np.arange(count), epoch)
+    numbers = sampler.numbers(np.arange(count), epoch)
     block = sum(slots for _, slots in classes)
     for start in range(0, count - block + 1, block):
         counts = np.bincount(labels[numbers[start : start + block]], minlength=len(classes))
@@ -82,7 +54,7 @@ def test_shares_are_exact_and_records_come_equally_often(
         assert own.max() - own.min() <= 1
     # Which positions are asked for together changes nothing: a worker has some of them.
     for part in (slice(1, None, 3), slice(count // 2, None), slice(0, 0)):
-        assert (drawn_numbers(sampler, np.arange(count)[part], epoch) == numbers[part]).all()
+        assert (sampler.numbers(np.arange(count)[part], epoch) == numbers[part]).all()
 
 
 @settings(max_examples=examples(10))
@@ -93,8 +65,10 @@ def test_tensorflow_draws_the_same(
     classes, seed, epoch = drawn
     sampler, _ = sampler_of(classes, seed)
     positions = np.arange(start, start + count * step, step)
-    numbers = sampler.numbers(tf.constant(positions), tf.constant(epoch, tf.int64))
-    assert (numbers.numpy() == drawn_numbers(sampler, positions, epoch)).all()
+    drawn_there = GraphSampler(sampler).numbers(
+        tf.constant(positions), tf.constant(epoch, tf.int64)
+    )
+    assert (drawn_there.numpy() == sampler.numbers(positions, epoch)).all()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.records.decoders import Crop, _cut
+from reader.graph.decoders import Crop, _cut
 
 
 def decode_toy(features: Mapping[str, Any], crop: Crop | None) -> Any:

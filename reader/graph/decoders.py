@@ -12,6 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from reader.cache.pixels import PLACE, DecodedPixels
+from reader.graph.columns import mapped_file
+
 # [2] int32, height and width -> [4] int32: top, left, height and width of what is wanted.
 Crop = Callable[[Any], Any]
 
@@ -99,6 +102,27 @@ DECODERS = {
     "webp": Decoder(decode_webp),
     "raw": Decoder(decode_raw, ("height", "width")),
 }
+
+
+def pixels_decoder(pixels: DecodedPixels) -> Decoder:
+    """A decoder that cuts images out of decoded ones; of a file it reads the rows that it needs."""
+    if pixels.path is None:
+        # tf.constant would copy it.
+        tensor = tf.experimental.dlpack.from_dlpack(pixels.data.__dlpack__())
+    path, size = pixels.path, len(pixels.data)
+
+    def decode(features: Mapping[str, Any], crop: Crop | None) -> Any:
+        sides = tf.cast(tf.stack([features["height"], features["width"]]), tf.int32)
+        box = tf.concat([[0, 0], sides], axis=0) if crop is None else crop(sides)
+        top, left, height, width = tf.unstack(box)
+        row_bytes = 3 * features["width"]
+        begin = features[PLACE] + tf.cast(top, tf.int64) * row_bytes
+        end = begin + tf.cast(height, tf.int64) * row_bytes
+        data = tensor if path is None else mapped_file(path, tf.uint8, size)
+        rows = tf.reshape(data[begin:end], [height, sides[1], 3])
+        return rows[:, left : left + width]
+
+    return Decoder(decode, ("height", "width", PLACE))
 
 
 def _cut(image: Any, crop: Crop | None) -> Any:

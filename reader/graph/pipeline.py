@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from reader.graph import order as graph_order
+from reader.graph.record_types import BatchParser, GraphParser, RecordParser
+from reader.graph.windows import GraphWindows
 from reader.options import ReadOptions
-from reader.order import graph_order
-from reader.record_types import BatchParser, Parser, RecordParser
-from reader.windows import LOST, Task, Windows
+from reader.windows import LOST, Task
 
 # AutoGraph would translate every function here, which takes most of the time to the first batch;
 # none of them branches on tensors in Python.
@@ -27,8 +28,8 @@ class InputPipeline:
         options: Options of the stream; its batch size is that of all workers.
     """
 
-    windows: Windows
-    parser: Parser
+    windows: GraphWindows
+    parser: GraphParser
     options: ReadOptions
 
     def elements(self, tasks: tf.data.Dataset) -> tf.data.Dataset:

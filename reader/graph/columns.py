@@ -19,7 +19,8 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from typing_extensions import override
 
-from reader.records.split_index import SplitIndex
+from reader.records.open_split import OpenSplit
+from reader.records.split_index import IndexInParts, SplitIndex
 from shard_format import DamageError
 
 # TensorFlow would fold this constant: copy the whole file when a graph is first run (0.7 s and
@@ -38,10 +39,25 @@ def mapped_file(path: Path, dtype: Any, size: int) -> Any:
 
 
 class GraphColumns(Protocol):
-    """GraphColumns of an index inside a graph."""
+    """Columns of an index inside a graph."""
 
     def column(self, name: str, records: Any) -> Any:
         """[n] int64: the values of a column at [n] int64 record numbers."""
+
+
+def graph_columns(split: OpenSplit, names: tuple[str, ...], *, portable: bool) -> GraphColumns:
+    """Some columns of the index of a split, in a graph.
+
+    Args:
+        split: The split.
+        names: Names of the columns.
+        portable: Whether the graph may be sent to other processes, which have the files. Of an
+            index in parts all are then opened.
+    """
+    if not portable and isinstance(split.index, IndexInParts):
+        return PythonColumns(split.index)
+    parts = split.manifest.index_parts(split.name)
+    return IndexColumns([split.root / part.file for part in parts], names)
 
 
 class PythonColumns(GraphColumns):
