@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import zipfile
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -25,6 +24,9 @@ _FILE = "backup.npz"
 _WHERE = "reader.keras.Backup"
 
 
+_Value = tuple[str, npt.NDArray[Any]]  # name and value of a variable
+
+
 @dataclasses.dataclass(frozen=True)
 class _Saved:
     """What a backup holds.
@@ -34,16 +36,16 @@ class _Saved:
         step: Steps of the next one that were done.
         stream: State of the stream.
         history: Logs of the epochs that were done.
-        names: Names of the variables.
-        values: Values of the variables, of each replica.
+        state: Names and values of the variables of model and optimizer, of each replica.
+        metrics: The same of the metrics.
     """
 
     epoch: int
     step: int
     stream: dict[str, Any]
     history: dict[str, list[Any]]
-    names: list[str]
-    values: list[npt.NDArray[Any]]
+    state: list[_Value]
+    metrics: list[_Value]
 
 
 class Backup(keras.callbacks.Callback):
@@ -98,6 +100,7 @@ class Backup(keras.callbacks.Callback):
         self._history: dict[str, list[Any]] = {}
         self._epoch = self._before = self._steps = 0
         self._cuts_epoch = False
+        self._sums: list[_Value] = []
 
     @override
     def on_train_begin(self, logs: Any = None) -> None:
@@ -108,8 +111,14 @@ class Backup(keras.callbacks.Callback):
             return
         self._history = {name: list(values) for name, values in saved.history.items()}
         self.model._initial_epoch = saved.epoch  # as keras.callbacks.BackupAndRestore does
-        self._build()
-        self._restore(saved)
+        if not self.model.built:
+            raise UsageError(
+                f"The model has no variables yet, in {_WHERE}. Give it a keras.Input, so that those "
+                f"of {self._place} can be restored."
+            )
+        if not self.model.optimizer.built:
+            self.model.optimizer.build(self.model.trainable_variables)
+        self._restore(self._state(), saved.state)
 
     @override
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -123,11 +132,21 @@ class Backup(keras.callbacks.Callback):
         history.epoch = list(range(saved.epoch))
         if saved.step:
             self._before = saved.step
-            self._restore(saved)
+            if self.model.metrics_variables:
+                self._restore(self._metrics(), saved.metrics)
+            else:  # Keras makes them with the first batch
+                self._sums = saved.metrics
 
     @override
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Saves every so many steps, and ends an epoch that was begun before."""
+        if self._sums:
+            # What a metric holds behind the first batch is what this adds to it.
+            parts = self._metrics()
+            values = [(name, _array(part)) for name, part in parts]
+            sums = zip(self._sums, values, strict=True)
+            self._restore(parts, [(name, value + own) for (name, value), (_, own) in sums])
+            self._sums = []
         step = self._before + batch + 1
         if step < self._steps:
             # Steps that are executed at once may pass a multiple.
@@ -156,55 +175,45 @@ class Backup(keras.callbacks.Callback):
     def _executed(self) -> int:
         return int(self._model.steps_per_execution)
 
-    def _build(self) -> None:
-        """Makes variables that Keras makes with the first batch; none of them is changed."""
-        inputs, targets, *_ = _pair(next(iter(self._stream)))
-        self.model.test_on_batch(inputs, targets)
-        self.model.reset_metrics()
-        if not self.model.optimizer.built:
-            self.model.optimizer.build(self.model.trainable_variables)
-
     def _save(self, epoch: int, step: int) -> None:
-        names, values = [], []
-        for name, part in self._variables():
-            names.append(name)
-            values.append(_array(part))
         state = self._stream.state(global_step=epoch * self._steps + step)
-        saved = _Saved(epoch, step, state, self._history, names, values)
+        variables, metrics = (
+            [(name, _array(part)) for name, part in parts]
+            for parts in (self._state(), self._metrics())
+        )
+        saved = _Saved(epoch, step, state, self._history, variables, metrics)
         storage.write_bytes(self._place, _packed(saved), durable=True)
 
-    def _restore(self, saved: _Saved) -> None:
-        parts = list(self._variables())
-        for (name, part), known, value in zip(parts, saved.names, saved.values, strict=False):
+    def _restore(self, parts: list[tuple[str, Any]], values: list[_Value]) -> None:
+        for (name, part), (known, value) in zip(parts, values, strict=False):
             shape = tuple(part.shape)
             if name != known or shape != value.shape:
                 raise UsageError(
                     f"The backup in {self._place} has {known} {value.shape} where the model has "
                     f"{name} {shape}, in {_WHERE}. Make the same model, or delete the backup."
                 )
-        if len(parts) != len(saved.names):
+        if len(parts) != len(values):
             raise UsageError(
-                f"The backup in {self._place} has {len(saved.names)} variables, and the model "
+                f"The backup in {self._place} has {len(values)} variables, and the model "
                 f"{len(parts)}, in {_WHERE}. Make the same model, or delete the backup."
             )
-        for (_, part), value in zip(parts, saved.values, strict=True):
+        for (_, part), (_, value) in zip(parts, values, strict=True):
             part.assign(value)
 
-    def _variables(self) -> Iterator[tuple[str, Any]]:
-        """Names and variables of model, optimizer and metrics, those of each replica."""
+    def _state(self) -> list[tuple[str, Any]]:
+        """Names and variables of model and optimizer, those of each replica."""
         model = self.model
-        for kind in (model.variables, model.optimizer.variables, model.metrics_variables):
-            for variable in kind:
-                if keras.backend.backend() != "tensorflow":
-                    yield variable.path, variable
-                    continue
-                # Each replica has sums of its own in its metrics.
-                for part in model.distribute_strategy.experimental_local_results(variable.value):
-                    yield variable.path, part
+        return self._parts([*model.variables, *model.optimizer.variables])
 
+    def _metrics(self) -> list[tuple[str, Any]]:
+        """Names and variables of the metrics: each replica has sums of its own."""
+        return self._parts(self.model.metrics_variables)
 
-def _pair(batch: Any) -> tuple[Any, ...]:
-    return batch if isinstance(batch, tuple) else (batch, None)
+    def _parts(self, variables: list[Any]) -> list[tuple[str, Any]]:
+        if keras.backend.backend() != "tensorflow":
+            return [(variable.name, variable) for variable in variables]
+        local = self.model.distribute_strategy.experimental_local_results
+        return [(variable.name, part) for variable in variables for part in local(variable.value)]
 
 
 def _array(variable: Any) -> npt.NDArray[Any]:
@@ -214,13 +223,17 @@ def _array(variable: Any) -> npt.NDArray[Any]:
 
 def _packed(saved: _Saved) -> bytes:
     """The bytes of a file: an NPZ, of values of any type as bytes."""
-    about = vars(saved) | {"values": [[str(value.dtype), value.shape] for value in saved.values]}
-    file = io.BytesIO()
+    values = [*saved.state, *saved.metrics]
+    about = {
+        "about": [saved.epoch, saved.step, saved.stream, saved.history, len(saved.state)],
+        "values": [[name, str(value.dtype), value.shape] for name, value in values],
+    }
     contents = {"about": json.dumps(about).encode()}
-    contents |= {str(number): value.tobytes() for number, value in enumerate(saved.values)}
+    contents |= {str(number): value.tobytes() for number, (_, value) in enumerate(values)}
     arrays: dict[str, Any] = {
         name: np.frombuffer(content, np.uint8) for name, content in contents.items()
     }
+    file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
 
@@ -235,10 +248,11 @@ def _read(place: Any) -> _Saved | None:
         arrays = np.load(io.BytesIO(storage.read_bytes(place)))
         about = json.loads(arrays["about"].tobytes())
         values = [
-            np.frombuffer(arrays[str(number)].tobytes(), _dtype(dtype)).reshape(shape)
-            for number, (dtype, shape) in enumerate(about.pop("values"))
+            (name, np.frombuffer(arrays[str(number)].tobytes(), _dtype(dtype)).reshape(shape))
+            for number, (name, dtype, shape) in enumerate(about["values"])
         ]
-        return _Saved(**about, values=values)
+        *fields, count = about["about"]
+        return _Saved(*fields, values[:count], values[count:])
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:

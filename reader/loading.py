@@ -276,7 +276,7 @@ def open_stream(directory: Directory, options: ReadOptions) -> LoadedStream:
     order = order_of(opened.info.root_hash, options)
     check_generation(options.state, opened.earlier)
     kind = LoadedStream if address is None else ServedStream
-    return kind(
+    stream = kind(
         steps_per_epoch=opened.steps_per_epoch,
         info=opened.info,
         order=order,
@@ -288,6 +288,9 @@ def open_stream(directory: Directory, options: ReadOptions) -> LoadedStream:
         directory=directory,
         address=address,
     )
+    if opened.loader.parser.needs_tensorflow:
+        _ = stream.dataset  # a transform that is wrong is reported here
+    return stream
 
 
 def _open_at(directory: Directory, options: ReadOptions, state: dict[str, Any]) -> LoadedStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,14 +22,37 @@ def dataset_of(batches: Callable[[], Iterator[Any]], loader: Loader, count: int)
         loader: Describes them.
         count: Number of batches; -1 for no end.
     """
-
-    def tensors() -> Iterator[Any]:
-        for batch in batches():
-            yield mapped(_tensor, batch)
-
+    source = _Source(batches)
     signature = mapped(lambda spec: _signature(spec, loader.static_size), loader.specs)
-    dataset = tf.data.Dataset.from_generator(tensors, output_signature=signature)
+    dataset = tf.data.Dataset.from_generator(
+        _weakly(weakref.WeakMethod(source.tensors)), output_signature=signature
+    )
+    # TensorFlow never forgets a function in Python, and what it holds: open files, leases on
+    # copies. Data sets made of this one, and their iterators, hold this one.
+    dataset.source_of_batches = source
     return finished(dataset, count, loader.options)
+
+
+def _weakly(
+    method: Callable[[], Callable[[], Iterator[Any]] | None],
+) -> Callable[[], Iterator[Any]]:
+    def call() -> Iterator[Any]:
+        bound = method()
+        if bound is None:
+            raise ReferenceError("the data set of a stream is gone; keep stream.dataset")
+        return bound()
+
+    return call
+
+
+class _Source:
+    def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
+        self._batches = batches
+
+    def tensors(self) -> Iterator[Any]:
+        """Batches as TensorFlow takes them."""
+        for batch in self._batches():
+            yield mapped(_tensor, batch)
 
 
 def _signature(spec: ElementSpec, size: int | None) -> Any:

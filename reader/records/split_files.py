@@ -37,6 +37,14 @@ def checked_index(root: Place, manifest: Manifest, split: str) -> pa.Table:
             f"The index has {index.num_rows} rows for {records} records in "
             f"{root / manifest.index_file(split)}. Run 'shardmill verify', and build the set again."
         )
+    for name in ("offset", "length"):
+        column = index[name]
+        if not pa.types.is_integer(column.type) or column.null_count:
+            raise DamageError(
+                f"Column {name!r} of the index is {column.type} with {column.null_count} nulls, "
+                f"not integers without nulls, in {root / manifest.index_file(split)}. Build the "
+                "set again."
+            )
     return index
 
 

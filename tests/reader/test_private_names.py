@@ -14,6 +14,7 @@ import reader
 from tests.trainer.test_private_names import private_names
 
 REASONS = {
+    "_initial_epoch": "where Keras begins, as its own BackupAndRestore sets it",
     "_num_workers": "a dispatcher says in no other way how many workers it knows",
     "_set_attr": "keeps TensorFlow from folding, thus from reading, an index that is mapped",
     "_stop": "a dispatcher ends with its object alone, which a traceback may keep",

@@ -239,11 +239,11 @@ def test_the_copies_of_a_whole_set_are_what_the_manifest_says(
 
 
 @pytest.mark.parametrize("shuffle", ["window", "full"])
-def test_a_window_is_read_in_pieces(
+def test_a_window_is_read_from_few_files(
     tiny: Path, batches: Any, same: Any, monkeypatch: pytest.MonkeyPatch, shuffle: str
 ) -> None:
-    """Python returns some records at a time, and few files are open."""
+    """Few files are open at a time."""
     expected = batches(tiny, cache="off", shuffle=shuffle)[0]
-    for name, value in {"_PIECE_RECORDS": 7, "_EXPECTED": 2, "_OPEN_FILES": 1}.items():
+    for name, value in {"_EXPECTED": 2, "_OPEN_FILES": 1}.items():
         monkeypatch.setattr(f"reader.cache.checked_records.{name}", value)
     assert same(batches(tiny, cache="off", shuffle=shuffle)[0], expected)

@@ -148,8 +148,8 @@ def numbers(batches: Any) -> list[list[int]]:
 @pytest.mark.parametrize("shuffle", ["window", "full", "off"])
 def test_the_records_that_are_left_are_a_split(scored: Path, shuffle: str) -> None:
     options: dict[str, Any] = {"batch_size": 4, "features": ("number",), "seed": 2}
-    options |= {"shuffle": shuffle, "epochs": 2, "where": "score > 3 and lang == 'en'"}
-    expected = [number for number in range(31, 90) if number % 3 == 0]
+    options |= {"shuffle": shuffle, "epochs": 2, "where": "score >= 3 and lang == 'en'"}
+    expected = [number for number in range(30, 90) if number % 3 == 0]
     stream = reader.load(scored, **options)
     assert stream.info.records == len(expected) == 20 and stream.steps_per_epoch == 5
     whole = numbers(stream)
@@ -224,7 +224,7 @@ def test_too_few_records_are_reported(scored: Path) -> None:
     with pytest.raises(
         UsageError, match=r"batch_size=30 exceeds the 20 records that where=.* selects of 'train'"
     ):
-        reader.load(scored, batch_size=30, where="score > 3 and lang == 'en'")
+        reader.load(scored, batch_size=30, where="score >= 3 and lang == 'en'")
 
 
 def test_a_mixture_of_conditions(scored: Path, tmp_path: Path) -> None:

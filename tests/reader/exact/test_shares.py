@@ -12,10 +12,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reader.graph.windows import Task, Windows
 from reader.options import ReadOptions
 from reader.order import numpy_order
 from reader.order.geometry import Geometry, WorkerShard, emitted_records
+from reader.windows import Task, Windows
 from tests.fixtures.proofs import examples, proofs
 
 remainders = st.sampled_from(["drop", "keep", "pad", "wrap"])
