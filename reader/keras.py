@@ -113,8 +113,8 @@ class Backup(keras.callbacks.Callback):
         self.model._initial_epoch = saved.epoch  # as keras.callbacks.BackupAndRestore does
         if not self.model.built:
             raise UsageError(
-                f"The model has no variables yet, in {_WHERE}. Give it a keras.Input, so that those "
-                f"of {self._place} can be restored."
+                f"The model has no variables yet, in {_WHERE}. Give it a keras.Input, so that "
+                f"those of {self._place} can be restored."
             )
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
@@ -132,9 +132,9 @@ class Backup(keras.callbacks.Callback):
         history.epoch = list(range(saved.epoch))
         if saved.step:
             self._before = saved.step
-            if self.model.metrics_variables:
+            if len(self._metrics()) == len(saved.metrics):
                 self._restore(self._metrics(), saved.metrics)
-            else:  # Keras makes them with the first batch
+            else:  # Keras makes some with the first batch
                 self._sums = saved.metrics
 
     @override
@@ -251,8 +251,8 @@ def _read(place: Any) -> _Saved | None:
             (name, np.frombuffer(arrays[str(number)].tobytes(), _dtype(dtype)).reshape(shape))
             for number, (name, dtype, shape) in enumerate(about["values"])
         ]
-        *fields, count = about["about"]
-        return _Saved(*fields, values[:count], values[count:])
+        epoch, step, stream, history, count = about["about"]
+        return _Saved(epoch, step, stream, history, values[:count], values[count:])
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:

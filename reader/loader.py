@@ -19,14 +19,14 @@ import numpy as np
 from foundation.machine import usable_cores
 from reader.options import ReadOptions
 from reader.record_types.base import ElementSpec, Parser
-from reader.windows import LOST, Rows, Task, Windows
+from reader.windows import LOST, Task, WindowRows, Windows
 
 # Batches in progress while the caller has one, and parts for each thread: a thread that is done
 # finds the next one waiting.
 _BATCHES_AHEAD, _PARTS_AHEAD = 2, 2
 
 
-class _Piece(NamedTuple):
+class _BatchPiece(NamedTuple):
     """A part of a window in a batch.
 
     Attributes:
@@ -36,14 +36,14 @@ class _Piece(NamedTuple):
         place: Place of the first in the batch.
     """
 
-    window: Future[Rows]
+    window: Future[WindowRows]
     begin: int
     end: int
     place: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Loader:
+class BatchLoader:
     """A split of a set, and how its records become batches.
 
     Attributes:
@@ -133,24 +133,26 @@ class Loader:
 
     def _reading(
         self, readers: ThreadPoolExecutor, tasks: Iterable[Task]
-    ) -> Iterator[tuple[Future[Rows], int]]:
+    ) -> Iterator[tuple[Future[WindowRows], int]]:
         """The records of each task, on their way, and how many they are."""
-        waiting: deque[tuple[Future[Rows], int]] = deque()
+        waiting: deque[tuple[Future[WindowRows], int]] = deque()
         for task in tasks:
             waiting.append((readers.submit(self.windows.read, task), task.take))
             if len(waiting) > self.windows.ahead:
                 yield waiting.popleft()
         yield from waiting
 
-    def _cut(self, windows: Iterable[tuple[Future[Rows], int]]) -> Iterator[list[_Piece]]:
+    def _cut(
+        self, windows: Iterable[tuple[Future[WindowRows], int]]
+    ) -> Iterator[list[_BatchPiece]]:
         """The pieces of windows that each batch consists of."""
-        pieces: list[_Piece] = []
+        pieces: list[_BatchPiece] = []
         size = 0
         for window, records in windows:
             begin = 0
             while begin < records:
                 taken = min(self.share - size, records - begin)
-                pieces.append(_Piece(window, begin, begin + taken, size))
+                pieces.append(_BatchPiece(window, begin, begin + taken, size))
                 begin, size = begin + taken, size + taken
                 if size == self.share:
                     yield pieces
@@ -158,7 +160,7 @@ class Loader:
         if pieces and self.options.remainder == "keep":
             yield pieces
 
-    def _start(self, decoders: ThreadPoolExecutor, pieces: list[_Piece]) -> _Batch:
+    def _start(self, decoders: ThreadPoolExecutor, pieces: list[_BatchPiece]) -> _Batch:
         size, step = sum(piece.end - piece.begin for piece in pieces), self.parser.part_records
         memory = self.parser.start(size)
         parts = []
@@ -172,7 +174,7 @@ class Loader:
                 parts.append(decoders.submit(self._decode, part, memory))
         return _Batch(memory, parts)
 
-    def _decode(self, piece: _Piece, memory: Any) -> tuple[Any, Any]:
+    def _decode(self, piece: _BatchPiece, memory: Any) -> tuple[Any, Any]:
         rows = piece.window.result().take(piece.begin, piece.end)
         return self.parser.decode(rows, memory, piece.place), rows.weights
 

@@ -13,7 +13,7 @@ from reader.cache.copying import Copies
 from reader.cache.filling import Files, Filled, fill_cache
 from reader.cache.locations import locate_dataset
 from reader.damage import SkippedRecords
-from reader.loader import Loader
+from reader.loader import BatchLoader
 from reader.options import BALANCED, Directory, ReadOptions, kind_of
 from reader.order.class_sampling import make_sampler
 from reader.order.geometry import Geometry, WorkerShard, emitted_records, make_geometry
@@ -52,7 +52,7 @@ class Opened:
 
     Attributes:
         split: The split.
-        loader: Loader of its batches.
+        loader: BatchLoader of its batches.
         filled: Cache that records are read from.
         info: Description of the stream.
         steps_per_epoch: Number of batches of one pass.
@@ -61,7 +61,7 @@ class Opened:
     """
 
     split: OpenSplit
-    loader: Loader
+    loader: BatchLoader
     filled: Filled
     info: StreamInfo
     steps_per_epoch: int
@@ -145,7 +145,7 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
         windows = _hiding_latency(windows, split.bytes / split.records)
     return Opened(
         split=opened,
-        loader=Loader(windows, parser, options),
+        loader=BatchLoader(windows, parser, options),
         filled=filled,
         info=stream_info(opened, options, parser, labels, choice),
         steps_per_epoch=-(-emitted // options.batch_size),

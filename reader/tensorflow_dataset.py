@@ -10,11 +10,13 @@ import tensorflow as tf
 
 from reader.batches import mapped
 from reader.graph.pipeline import finished
-from reader.loader import Loader
+from reader.loader import BatchLoader
 from reader.record_types.base import ElementSpec
 
 
-def dataset_of(batches: Callable[[], Iterator[Any]], loader: Loader, count: int) -> tf.data.Dataset:
+def dataset_of(
+    batches: Callable[[], Iterator[Any]], loader: BatchLoader, count: int
+) -> tf.data.Dataset:
     """A data set of batches in NumPy; it takes as many ahead as tf.data prefetches.
 
     Args:

@@ -71,7 +71,7 @@ class TorchBatches(IterableDataset):
         return self._stream.state_after(self._rounds * info.num_workers)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Stream.load_state_dict`.
+        """Goes to the place of a state.
 
         Raises:
             UsageError: It is no state of this stream.

@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class WindowRows:
     """Records in the order of an epoch, parsed.
 
     Attributes:
@@ -77,11 +77,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, begin: int, end: int) -> Rows:
+    def take(self, begin: int, end: int) -> WindowRows:
         """The rows [begin, end)."""
         own = np.arange(begin, min(end, len(self)))
         columns = {name: column.take(own) for name, column in self.columns.items()}
-        return Rows(
+        return WindowRows(
             columns, self.keys[own], self.weights[own], self.numbers[own], self.record_reader
         )
 
@@ -207,7 +207,7 @@ class Windows:
             if end > begin:
                 yield Task(epoch, window, residue, begin - own(base), end - begin)
 
-    def read(self, task: Task) -> Rows:
+    def read(self, task: Task) -> WindowRows:
         """The records of one task.
 
         Raises:
@@ -233,7 +233,7 @@ class Windows:
             where = self.record_reader.place_of(int(numbers[error.number]))
             raise DamageError(f"Damaged record in {where}: {error}") from error
         keys = numpy_order.augment_keys(draws, self.options.seed, task.epoch)
-        return Rows(columns, keys, weights, numbers, self.record_reader)
+        return WindowRows(columns, keys, weights, numbers, self.record_reader)
 
     @functools.cached_property
     def _ordered(self) -> Callable[[int, int, int], tuple[Int64Array, Int64Array]]:

@@ -199,7 +199,7 @@ def write_decoded(
 
 
 def _placed(rows: pa.Table, lengths: list[int]) -> pa.Table:
-    """Rows of an index with the places of the decoded records."""
+    """WindowRows of an index with the places of the decoded records."""
     offsets = np.cumsum([0, *lengths])[:-1]
     for name, column in (("offset", offsets), ("length", lengths)):
         place = rows.schema.get_field_index(name)

@@ -9,7 +9,7 @@ from reader.graph.readers import CalledReader, FileRecordReader, GraphRecordRead
 from reader.graph.record_types import GRAPH_RECORD_TYPES, BatchParser, RecordParser
 from reader.graph.sampling import CalledSampler, GraphSampler
 from reader.graph.windows import GraphWindows, Lengths, Sizes
-from reader.loader import Loader
+from reader.loader import BatchLoader
 from reader.options import kind_of
 from reader.order.class_sampling import ClassSampler
 from reader.order.sampling import Sampler
@@ -18,12 +18,12 @@ from reader.records.readers import LOCATION_COLUMNS
 from reader.records.split_index import IndexInParts
 
 
-def graph_pipeline(split: OpenSplit, loader: Loader, filled: Filled) -> InputPipeline:
+def graph_pipeline(split: OpenSplit, loader: BatchLoader, filled: Filled) -> InputPipeline:
     """The pipeline of a graph that does what a loader does.
 
     Args:
         split: The split.
-        loader: Loader of its batches.
+        loader: BatchLoader of its batches.
         filled: Cache that records are read from.
     """
     options, windows = loader.options, loader.windows

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reader.order.buckets import Lookup
 from reader.transforms.normalization import Normalization
-from reader.windows import Rows
+from reader.windows import WindowRows
 from shard_format import Feature
 
 
@@ -110,7 +110,7 @@ class Parser(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         """A part of a batch: at least one record, of which it writes to the memory what fits there.
 
         Args:

@@ -27,7 +27,7 @@ from reader.records.open_split import OpenSplit
 from reader.records.split_index import SplitIndex
 from reader.transforms.augmentation import Steps, find_transforms, is_of_arrays
 from reader.transforms.normalization import Normalization, find_normalization
-from reader.windows import Rows
+from reader.windows import WindowRows
 from shard_format import DamageError, Feature, ShardSetError, UsageError
 
 # A part of a batch: enough that a thread is busy for some milliseconds.
@@ -122,7 +122,7 @@ class ImageParser(Parser):
         return aligned_empty((size, *(int(side or 0) for side in shape)), self.element_dtype)
 
     @override
-    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         random = rows.random(self.steps.num_random)
         images = [self._decoded(rows, row) for row in range(len(rows))]
         images = self._cut(images, random)
@@ -157,7 +157,7 @@ class ImageParser(Parser):
         places = tuple(Feature(name, "int64") for name in SIDES)
         return dataclasses.replace(self, features=(*places, *others), pixels=pixels)
 
-    def _decoded(self, rows: Rows, row: int) -> Pixels:
+    def _decoded(self, rows: WindowRows, row: int) -> Pixels:
         """The pixels of one record.
 
         Raises:

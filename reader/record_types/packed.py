@@ -16,7 +16,7 @@ from reader.record_types.features import FurtherFeatures, find_further
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS
-from reader.windows import Rows
+from reader.windows import WindowRows
 from shard_format import DamageError, ShardSetError
 
 FEATURES = ("tokens", "segments", "positions")
@@ -77,7 +77,7 @@ class PackedParser(Parser):
         return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         sequences = {name: rows.numbers_of(name).values for name in FEATURES}
         sequences = {name: ids.reshape(-1, self.length) for name, ids in sequences.items()}
         return sequences, self.further.values(rows.columns)

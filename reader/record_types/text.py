@@ -22,7 +22,7 @@ from reader.record_types.features import (
 )
 from reader.records.open_split import OpenSplit
 from reader.transforms.text import TEXT_AUGMENTATIONS
-from reader.windows import Rows
+from reader.windows import WindowRows
 from shard_format import ShardSetError
 
 TEXT = "text"
@@ -74,7 +74,7 @@ class TextParser(Parser):
         return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         labels = self.labels.targets(rows.columns) if self.labels else None
         return byte_strings(rows.byte_values(TEXT)), labels, self.further.values(rows.columns)
 

@@ -23,7 +23,7 @@ from reader.record_types.token_lengths import RecordLengths, padding_share
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS
-from reader.windows import Rows
+from reader.windows import WindowRows
 from shard_format import DamageError
 from shard_format.example_parser import NumberLists, join_columns
 
@@ -84,7 +84,7 @@ class TokenParser(Parser):
         return "" if self.augment == "none" else f"augment={self.augment!r}"
 
     @override
-    def decode(self, rows: Rows, memory: Any, begin: int) -> Any:
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         ids = rows.numbers_of(TOKENS)
         if self.tokens.max_tokens is not None:
             ids = ids.cut(self.tokens.max_tokens)

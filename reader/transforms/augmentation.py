@@ -156,7 +156,7 @@ def _check_result(transform: Transform, before: Example, after: Any) -> None:
             raise _wrong(transform, "a box [4] of int32", f"{box.shape} of {box.dtype.name}")
         return
     old, new = before["image"], after["image"]
-    dtype = _DTYPES.get(stage, old.dtype)
+    dtype = tf.as_dtype(_DTYPES.get(stage, old.dtype))
     if stage != "layout" and new.dtype != dtype:
         raise _wrong(transform, f"images of {dtype.name}", new.dtype.name)
     if stage == "decoded" and not new.shape.is_compatible_with([None, None, 3]):

@@ -81,7 +81,7 @@ class Contrast(_ChangeByFactor):
 
     @override
     def _changed(self, image: Any, factor: Any) -> Any:
-        # The mean luminance is the luminance of the mean colour: no image of it is made. Rows
+        # The mean luminance is the luminance of the mean colour: no image of it is made. WindowRows
         # first: both axes at once take twice the time.
         mean = tf.reduce_mean(tf.reduce_mean(image, axis=0), axis=0)
         shift = (1 - factor) * luminance(mean)

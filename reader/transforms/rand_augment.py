@@ -39,7 +39,7 @@ def rotate(image: Any, level: float, sign: Any) -> Any:
 
 
 def shear_x(image: Any, level: float, sign: Any) -> Any:
-    """Rows moved the further, the further they are from the middle."""
+    """WindowRows moved the further, the further they are from the middle."""
     return _warped(image, (1, sign * (level * MAX_SHEAR), 0, 0, 1, 0))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from reader.graph.decoders import DECODERS
-from reader.graph.record_types.image import ImageParser
+from reader.graph.record_types.image import GraphImageParser
 from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
 from reader.record_types.image import with_normalization
 from reader.records.tokenizer import read_tokenizer
@@ -50,7 +50,7 @@ def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
 
 def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
     """Scalar string -> [size, size, 3] float32, by the reader."""
-    records = ImageParser(
+    records = GraphImageParser(
         image="image",
         decoder=DECODERS[encoding],
         labels=TargetLabels({}),

@@ -15,14 +15,14 @@ from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
 )
-from reader.record_types.image import ImageParser as NumpyImageParser
+from reader.record_types.image import ImageParser
 from reader.transforms import Example
 from reader.transforms.augmentation import Steps
 from shard_format import Feature, UsageError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageParser(RecordParser):
+class GraphImageParser(RecordParser):
     """Parses images.
 
     Input: a tf.train.Example with one image and its label or labels.
@@ -194,7 +194,7 @@ class ImageParser(RecordParser):
 class _Undecoded(RecordParser):
     """Images that are parsed only; an element is the size of the stored image."""
 
-    parser: ImageParser
+    parser: GraphImageParser
 
     element_shape = property(lambda self: ())
     element_dtype = property(lambda self: "int32")
@@ -218,13 +218,13 @@ def _shares(label: Feature, target: Any) -> Any:
     return target if label.shape else tf.one_hot(target, len(label.class_names))
 
 
-def image_parser(parser: NumpyImageParser) -> ImageParser:
+def image_parser(parser: ImageParser) -> GraphImageParser:
     """The parser of a graph that does what one in NumPy does."""
     if parser.pixels is not None:
         decoder = pixels_decoder(parser.pixels)
     else:
         decoder = DECODERS[parser.image.encoding]
-    return ImageParser(
+    return GraphImageParser(
         image=parser.image.name,
         decoder=decoder,
         labels=parser.labels,

@@ -12,14 +12,13 @@ from reader.graph.features import further_specs
 from reader.graph.record_types.base import BatchParser, GraphParser
 from reader.record_types.base import TokenInfo
 from reader.record_types.features import FurtherFeatures
-from reader.record_types.packed import FEATURES
-from reader.record_types.packed import PackedParser as NumpyPackedParser
+from reader.record_types.packed import FEATURES, PackedParser
 from reader.records.vocabulary import SetVocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PackedParser(BatchParser):
+class GraphPackedParser(BatchParser):
     """Parses packed sequences of N tokens.
 
     Input: tf.train.Examples with tokens, segments (1, 2, ... for each document, 0 where there is
@@ -87,9 +86,9 @@ class PackedParser(BatchParser):
         )
 
 
-def packed_parser(parser: NumpyPackedParser) -> PackedParser:
+def packed_parser(parser: PackedParser) -> GraphPackedParser:
     """The parser of a graph that does what one in NumPy does."""
-    return PackedParser(
+    return GraphPackedParser(
         tokens=parser.tokens,
         vocabulary=parser.vocabulary,
         length=parser.length,

@@ -11,14 +11,13 @@ from typing_extensions import override
 from reader.graph.features import batch_targets, further_specs, label_specs
 from reader.graph.record_types.base import BatchParser, GraphParser
 from reader.record_types.features import FurtherFeatures, TargetLabels
-from reader.record_types.text import TEXT
-from reader.record_types.text import TextParser as NumpyTextParser
+from reader.record_types.text import TEXT, TextParser
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
 from reader.transforms.text.synonyms import read_synonyms
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextParser(BatchParser):
+class GraphTextParser(BatchParser):
     """Parses documents as strings.
 
     Input: tf.train.Examples with a document each, and its label or labels.
@@ -66,11 +65,11 @@ class TextParser(BatchParser):
         return (inputs, batch_targets(self.labels, parsed)) if self.labels else inputs
 
 
-def text_parser(parser: NumpyTextParser) -> TextParser:
+def text_parser(parser: TextParser) -> GraphTextParser:
     """The parser of a graph that does what one in NumPy does."""
     synonyms = None if parser.synonyms is None else read_synonyms(parser.synonyms)
     names = TEXT_AUGMENTATIONS[parser.augment]
-    return TextParser(
+    return GraphTextParser(
         labels=parser.labels,
         further=parser.further,
         steps=tuple(make_step(step, synonyms) for step in names),

@@ -12,14 +12,13 @@ from reader.graph.features import batch_targets, further_specs, label_specs
 from reader.graph.record_types.base import BatchParser, GraphParser
 from reader.record_types.base import TokenInfo
 from reader.record_types.features import FurtherFeatures, TargetLabels
-from reader.record_types.tokens import TOKENS
-from reader.record_types.tokens import TokenParser as NumpyTokenParser
+from reader.record_types.tokens import TOKENS, TokenParser
 from reader.records.vocabulary import SetVocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenParser(BatchParser):
+class GraphTokenParser(BatchParser):
     """Parses documents as token ids.
 
     Input: tf.train.Examples with the ids of a document each, and its label or labels.
@@ -92,9 +91,9 @@ class TokenParser(BatchParser):
         return tf.ensure_shape(dense, shape)
 
 
-def token_parser(parser: NumpyTokenParser) -> TokenParser:
+def token_parser(parser: TokenParser) -> GraphTokenParser:
     """The parser of a graph that does what one in NumPy does."""
-    return TokenParser(
+    return GraphTokenParser(
         labels=parser.labels,
         further=parser.further,
         tokens=parser.tokens,

@@ -175,16 +175,16 @@ def test_an_iteration_that_is_given_up_leaves_no_thread(tiny: Path) -> None:
 
 
 def test_memory_for_prefetched_batches_is_bounded(tiny: Path) -> None:
-    from reader.loader import Loader
+    from reader.loader import BatchLoader
 
     started: list[int] = []
-    original = Loader._start
+    original = BatchLoader._start
 
     def counted(self: Any, *values: Any) -> Any:
         started.append(1)
         return original(self, *values)
 
-    with mock.patch.object(Loader, "_start", counted):
+    with mock.patch.object(BatchLoader, "_start", counted):
         for budget, ahead in ((1, 1), (None, 2)):
             started.clear()
             stream = reader.load(tiny, batch_size=20, image_size=8, threads=1, ram_budget=budget)

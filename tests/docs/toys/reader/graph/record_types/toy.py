@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from reader.graph.record_types.text import TextParser, text_parser
-from reader.record_types.text import TextParser as NumpyTextParser
+from reader.graph.record_types.text import GraphTextParser, text_parser
+from reader.record_types.text import TextParser
 
 
-def toy_parser(parser: NumpyTextParser) -> TextParser:
+def toy_parser(parser: TextParser) -> GraphTextParser:
     return text_parser(parser)
