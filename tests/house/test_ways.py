@@ -22,7 +22,7 @@ LIMITS = {
     "text job, shard": (24, 124),  # aim: 22
     "text job, commit": (52, 266),  # aim: 30
     "images first batch": (51, 277),  # aim: 26
-    "text first batch": (49, 254),  # aim: 22
+    "text first batch": (49, 267),  # aim: 22
 }
 
 
