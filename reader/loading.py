@@ -95,7 +95,12 @@ class LoadedStream(Stream):
         Raises:
             UsageError: The stream is cached, is of a set at a URL, or skips damage.
         """
-        from reader.graph.pipeline import finished, without_autograph, without_rewrites
+        from reader.graph.pipeline import without_autograph
+
+        return without_autograph(self._numbered)(epoch, begin, end)
+
+    def _numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
+        from reader.graph.pipeline import finished, without_rewrites
 
         if self.options.on_corrupt == "skip":
             raise UsageError(
@@ -108,7 +113,7 @@ class LoadedStream(Stream):
                 "this process, so that a graph cannot read it elsewhere in Stream.numbered. Read "
                 "one set in a directory, with cache='off'."
             )
-        dataset = without_autograph(self.pipeline.numbered)(epoch, begin, end)
+        dataset = self.pipeline.numbered(epoch, begin, end)
         return finished(dataset, end - begin, self.options).with_options(without_rewrites())
 
 

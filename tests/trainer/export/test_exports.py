@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import struct
@@ -25,22 +26,29 @@ from trainer.export.predicting import Predictor, open_predictor
 from trainer.export.trained_run import in_float32, open_run
 
 ROUNDING = 1e-5  # of sums in float32, which differ by the size of a batch
+PIXELS = 2e-4  # of probabilities where pixels in uint8 differ by 1
 
 
 @pytest.fixture(scope="module")
 def expected(trained):
-    """Record id -> probabilities, through reader.load and Keras."""
+    """Record id -> probabilities, through reader.load and Keras.
+
+    From pixels that were resized in float32 and rounded, as a graph resizes them, and from those
+    of uint8, which OpenCV resizes in whole numbers.
+    """
     import reader
 
-    model, rows_of = in_float32(open_run(trained.run).model), {}
-    for split in ("train", "test"):
+    model, rows_of = in_float32(open_run(trained.run).model), {"float32": {}, "uint8": {}}
+    for dtype, split in itertools.product(rows_of, ("train", "test")):
         stream = reader.load(
             trained.data, split=split, batch_size=32, image_size=32, features=("id",),
-            shuffle="off", epochs=1, remainder="keep", cache="off",
+            shuffle="off", epochs=1, remainder="keep", cache="off", dtype=dtype,
         )  # fmt: skip
         for inputs, _ in stream.dataset.as_numpy_iterator():
-            rows = model(inputs["image"].astype(np.float32), training=False).numpy()
-            rows_of |= dict(zip([name.decode() for name in inputs["id"]], rows, strict=True))
+            images = np.floor(inputs["image"].astype(np.float32) + 0.5)
+            rows = model(images, training=False).numpy()
+            ids = [name.decode() for name in inputs["id"]]
+            rows_of[dtype] |= dict(zip(ids, rows, strict=True))
     return rows_of
 
 
@@ -65,15 +73,17 @@ def predicted(folder, signature, files):
 
 def test_predictions_are_those_through_the_reader(trained, expected, records, samples):
     """Of every sample, as a record has it and as the photograph that preprocessing read."""
-    names = sorted(expected)
+    names = sorted(expected["float32"])
     assert len(names) == 320
-    rows = np.array([expected[name] for name in names])
+    rows = np.array([expected["float32"][name] for name in names])
     assert np.ptp(rows, axis=0).max() > 100 * ROUNDING  # they differ by image
     stored = predicted(trained.served / "1", "stored", [records[name] for name in names])
     np.testing.assert_allclose(stored, rows, atol=ROUNDING)
     photographs = [(samples / name).read_bytes() for name in names]
     served = predicted(trained.served / "1", "serving_default", photographs)
     np.testing.assert_allclose(served, rows, atol=ROUNDING)
+    whole = np.array([expected["uint8"][name] for name in names])
+    np.testing.assert_allclose(served, whole, atol=PIXELS)
 
 
 PLAIN = """
@@ -111,7 +121,7 @@ def served_version(url):
 @pytest.mark.proof
 def test_a_process_without_shardmill_serves_it(server, trained, expected, samples):
     """Over HTTP, in the protocol of TensorFlow Serving; a new version is taken up."""
-    names = sorted(expected)[:3]
+    names = sorted(expected["float32"])[:3]
     encoded = [base64.b64encode((samples / name).read_bytes()).decode() for name in names]
     status = ask(server)["model_version_status"]
     assert status[0]["state"] == "AVAILABLE"
@@ -119,7 +129,7 @@ def test_a_process_without_shardmill_serves_it(server, trained, expected, sample
     answer = ask(server + ":predict", {"instances": [{"b64": each} for each in encoded]})
     rows = answer["predictions"]
     for name, row in zip(names, rows, strict=True):
-        np.testing.assert_allclose(row["probabilities"], expected[name], atol=ROUNDING)
+        np.testing.assert_allclose(row["probabilities"], expected["float32"][name], atol=ROUNDING)
         assert row["class"] == row["classes"][int(np.argmax(row["probabilities"]))]
     columns = ask(server + ":predict", {"inputs": {"image_bytes": [{"b64": encoded[0]}]}})
     assert columns["outputs"]["class"] == [rows[0]["class"]]
