@@ -8,9 +8,10 @@ the caller has one.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -30,12 +31,14 @@ class _BatchPiece(NamedTuple):
     """A part of a window in a batch.
 
     Attributes:
+        parser: Parser of its records.
         window: The records of the window, which may be on their way.
         begin: First of them.
         end: One behind the last.
         place: Place of the first in the batch.
     """
 
+    parser: Parser
     window: Future[WindowRows]
     begin: int
     end: int
@@ -69,25 +72,7 @@ class BatchLoader:
             DamageError: A record is damaged.
         """
         tasks = self.windows.from_position(epoch, position, self.options.epochs)
-        return self._loaded(tasks if worker == (0, 1) else self._every_nth(tasks, *worker))
-
-    def _every_nth(self, tasks: Iterable[Task], first: int, step: int) -> Iterator[Task]:
-        """The tasks of every nth batch: parts of others."""
-        number = size = 0  # of the batch, and its records so far
-        for task in tasks:
-            begin = 0
-            while begin < task.take:
-                taken = min(self.share - size, task.take - begin)
-                if number % step == first:
-                    yield task._replace(skip=task.skip + begin, take=taken)
-                begin, size = begin + taken, size + taken
-                if size == self.share:
-                    number, size = number + 1, 0
-
-    def numbered(self, epoch: int, begin: int, end: int) -> Iterator[Any]:
-        """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
-        size = self.options.batch_size
-        return self._loaded(self.windows.of_epoch(epoch, begin * size, end * size))
+        return load_batches([(self, tasks)], itertools.repeat([(0, self.share)]), worker)
 
     @property
     def share(self) -> int:
@@ -105,24 +90,8 @@ class BatchLoader:
         """An `ElementSpec` of each value, in the structure of a batch."""
         return self._weighted(self.parser.specs, ElementSpec((), "float32"))
 
-    def _loaded(self, tasks: Iterable[Task]) -> Iterator[Any]:
-        threads = self.options.threads or math.ceil(usable_cores())
-        decoders = ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode")
-        readers = ThreadPoolExecutor(self.windows.ahead, thread_name_prefix="shardmill-read")
-        ahead = self._batches_ahead(threads)
-        started: deque[_Batch] = deque()
-        try:
-            for pieces in self._cut(self._reading(readers, tasks)):
-                started.append(self._start(decoders, pieces))
-                if len(started) > ahead:
-                    yield self._join(started.popleft())
-            while started:
-                yield self._join(started.popleft())
-        finally:
-            decoders.shutdown(wait=False, cancel_futures=True)
-            readers.shutdown(wait=False, cancel_futures=True)
-
-    def _batches_ahead(self, threads: int) -> int:
+    def batches_ahead(self, threads: int) -> int:
+        """Batches that are in progress while the caller has one."""
         parts = -(-self.share // self.parser.part_records)
         ahead = max(_BATCHES_AHEAD, -(-_PARTS_AHEAD * threads // parts))
         shape = (self.share, *self.parser.element_shape)
@@ -131,36 +100,8 @@ class BatchLoader:
             ahead = min(ahead, max(1, self.options.ram_budget // size))
         return ahead
 
-    def _reading(
-        self, readers: ThreadPoolExecutor, tasks: Iterable[Task]
-    ) -> Iterator[tuple[Future[WindowRows], int]]:
-        """The records of each task, on their way, and how many they are."""
-        waiting: deque[tuple[Future[WindowRows], int]] = deque()
-        for task in tasks:
-            waiting.append((readers.submit(self.windows.read, task), task.take))
-            if len(waiting) > self.windows.ahead:
-                yield waiting.popleft()
-        yield from waiting
-
-    def _cut(
-        self, windows: Iterable[tuple[Future[WindowRows], int]]
-    ) -> Iterator[list[_BatchPiece]]:
-        """The pieces of windows that each batch consists of."""
-        pieces: list[_BatchPiece] = []
-        size = 0
-        for window, records in windows:
-            begin = 0
-            while begin < records:
-                taken = min(self.share - size, records - begin)
-                pieces.append(_BatchPiece(window, begin, begin + taken, size))
-                begin, size = begin + taken, size + taken
-                if size == self.share:
-                    yield pieces
-                    pieces, size = [], 0
-        if pieces and self.options.remainder == "keep":
-            yield pieces
-
-    def _start(self, decoders: ThreadPoolExecutor, pieces: list[_BatchPiece]) -> _Batch:
+    def start(self, decoders: ThreadPoolExecutor, pieces: list[_BatchPiece]) -> _Batch:
+        """Has the parts of a batch decoded."""
         size, step = sum(piece.end - piece.begin for piece in pieces), self.parser.part_records
         memory = self.parser.start(size)
         parts = []
@@ -171,14 +112,11 @@ class BatchLoader:
                     end=min(begin + step, piece.end),
                     place=piece.place + begin - piece.begin,
                 )
-                parts.append(decoders.submit(self._decode, part, memory))
+                parts.append(decoders.submit(_decode, part, memory))
         return _Batch(memory, parts)
 
-    def _decode(self, piece: _BatchPiece, memory: Any) -> tuple[Any, Any]:
-        rows = piece.window.result().take(piece.begin, piece.end)
-        return self.parser.decode(rows, memory, piece.place), rows.weights
-
-    def _join(self, batch: _Batch) -> Any:
+    def join(self, batch: _Batch) -> Any:
+        """The batch, once all of its parts are decoded."""
         parts, weights = zip(*(part.result() for part in batch.parts), strict=True)
         of_batch = np.concatenate(weights)
         kept = None
@@ -199,6 +137,115 @@ class BatchLoader:
         if isinstance(own, ElementSpec):
             return batch
         return inputs, targets, own * weights.reshape(-1, *[1] * (own.ndim - 1))
+
+
+def load_batches(
+    sources: Sequence[tuple[BatchLoader, Iterable[Task]]],
+    turns: Iterator[list[tuple[int, int]]],
+    worker: tuple[int, int],
+) -> Iterator[Any]:
+    """The batches of one split, or of a mixture of several.
+
+    Args:
+        sources: The splits, and what is read of each.
+        turns: Of each batch the numbers of the splits in it, and how many records it has of them.
+        worker: (i, n): every nth of these batches alone, from the ith on.
+
+    Raises:
+        ShardSetError: A shard cannot be read.
+        DamageError: A record is damaged.
+    """
+    loader = sources[0][0]
+    threads = loader.options.threads or math.ceil(usable_cores())
+    reading = sum(source.windows.ahead for source, _ in sources)
+    decoders = ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode")
+    readers = ThreadPoolExecutor(reading, thread_name_prefix="shardmill-read")
+    records = []
+    for number, (source, tasks) in enumerate(sources):
+        if worker != (0, 1):
+            turns, own = itertools.tee(turns)
+            tasks = _of_every_nth(tasks, own, number, *worker)
+        records.append(_SplitRecords(source, readers, tasks))
+    ahead, started = loader.batches_ahead(threads), deque[_Batch]()
+    try:
+        for turn in itertools.islice(turns, worker[0], None, worker[1]):
+            pieces: list[_BatchPiece] = []
+            for number, count in turn:
+                pieces += records[number].take(count, sum(p.end - p.begin for p in pieces))
+            size = sum(piece.end - piece.begin for piece in pieces)
+            is_last = size < loader.share
+            if size and (not is_last or loader.options.remainder == "keep"):
+                started.append(loader.start(decoders, pieces))
+            if is_last:
+                break
+            if len(started) > ahead:
+                yield loader.join(started.popleft())
+        while started:
+            yield loader.join(started.popleft())
+    finally:
+        decoders.shutdown(wait=False, cancel_futures=True)
+        readers.shutdown(wait=False, cancel_futures=True)
+
+
+def _of_every_nth(
+    tasks: Iterable[Task], turns: Iterable[list[tuple[int, int]]], split: int, first: int, step: int
+) -> Iterator[Task]:
+    """The tasks of a split for every nth batch: parts of others."""
+    sizes = (sum(count for number, count in turn if number == split) for turn in turns)
+    batches, batch, left = enumerate(sizes), -1, 0
+    for task in tasks:
+        begin = 0
+        while begin < task.take:
+            while not left:
+                batch, left = next(batches, (-1, -1))
+            if left < 0:
+                return
+            taken = min(left, task.take - begin)
+            if batch % step == first:
+                yield task._replace(skip=task.skip + begin, take=taken)
+            begin, left = begin + taken, left - taken
+
+
+class _SplitRecords:
+    """The records of a split in order, whose windows are on their way.
+
+    Args:
+        loader: The split.
+        readers: Threads that read windows.
+        tasks: What to read.
+    """
+
+    def __init__(
+        self, loader: BatchLoader, readers: ThreadPoolExecutor, tasks: Iterable[Task]
+    ) -> None:
+        self._loader, self._readers, self._tasks = loader, readers, iter(tasks)
+        self._windows: deque[tuple[Future[WindowRows], int]] = deque()
+        self._begin = 0  # in the first window
+
+    def take(self, count: int, place: int) -> Iterator[_BatchPiece]:
+        """The next records, or those that are left, at a place of a batch."""
+        while count and self._read_ahead():
+            window, size = self._windows[0]
+            end = min(size, self._begin + count)
+            yield _BatchPiece(self._loader.parser, window, self._begin, end, place)
+            count, place = count - (end - self._begin), place + end - self._begin
+            self._begin = end
+            if end == size:
+                self._windows.popleft()
+                self._begin = 0
+
+    def _read_ahead(self) -> bool:
+        """Has windows read; whether there is one."""
+        missing = 1 + self._loader.windows.ahead - len(self._windows)
+        for task in itertools.islice(self._tasks, missing):
+            read = self._readers.submit(self._loader.windows.read, task)
+            self._windows.append((read, task.take))
+        return bool(self._windows)
+
+
+def _decode(piece: _BatchPiece, memory: Any) -> tuple[Any, Any]:
+    rows = piece.window.result().take(piece.begin, piece.end)
+    return piece.parser.decode(rows, memory, piece.place), rows.weights
 
 
 class _Batch(NamedTuple):

@@ -8,8 +8,9 @@ worker's positions of the set too: the mixture is as elastic as the sets, and re
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from foundation.options import check_choice, check_integer
 from foundation.storage import place_of
 from reader.cache.locations import locate_dataset
 from reader.lazy_tensorflow import tf
+from reader.loader import load_batches
 from reader.opening import Opened, open_split
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
-from reader.order.mixture import MixturePlan
+from reader.order.mixture import MixturePlan, MixtureStage
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, content_of, digest, read_state, sampled_label
 from reader.stream import Stream, StreamInfo
@@ -51,7 +53,8 @@ class Mixture(Stream):
         opened: The sets.
         plan: Which set every group of the mixture is of.
         parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
-        shares: Share of each set in the batches, in (0, 1]: its weight, rounded to one in 4096.
+        shares: Share of each set in the first batches, in [0, 1]: its weight, rounded to one in
+            4096.
     """
 
     opened: tuple[Opened, ...] = dataclasses.field(repr=False)
@@ -63,13 +66,34 @@ class Mixture(Stream):
     def _make_dataset(self) -> tf.data.Dataset:
         from reader.graph.mixing import mixed
         from reader.graph.pipeline import finished, without_autograph
+        from reader.tensorflow_dataset import dataset_of
 
-        workers = self.info.worker[1]
-        position = self.first_step * self.info.batch_size
-        dataset = without_autograph(mixed)(self.opened, self.plan, position, workers)
+        loader, first = self.opened[0].loader, self.first_step
         batches = -1 if self._last_step is None else len(self)
-        dataset = dataset if batches < 0 else dataset.take(batches)
-        return finished(dataset, batches, self.opened[0].loader.options)
+        if not self._needs_tensorflow:
+            return dataset_of(lambda: self.arrays(first), loader, batches)
+        position = first * self.info.batch_size
+        dataset = without_autograph(mixed)(self.opened, self.plan, position, self.info.worker[1])
+        return finished(dataset.take(batches), batches, loader.options)
+
+    @override
+    def arrays(self, first: int, worker: tuple[int, int] = (0, 1)) -> Iterator[Any]:
+        if self._needs_tensorflow:
+            return super().arrays(first, worker)
+        size, workers = self.info.batch_size, self.info.worker[1]
+        position = first * size
+        turns = self.plan.batches(position, size, workers)
+        if self._last_step is not None:
+            turns = itertools.islice(turns, max(0, self._last_step - first))
+        sources = []
+        for one, before in zip(self.opened, self.plan.before(position).tolist(), strict=True):
+            tasks = one.loader.windows.endless(*divmod(before, one.info.records))
+            sources.append((one.loader, tasks))
+        return load_batches(sources, turns, worker)
+
+    @property
+    def _needs_tensorflow(self) -> bool:
+        return any(one.loader.parser.needs_tensorflow for one in self.opened)
 
 
 def mix(
@@ -81,7 +105,9 @@ def mix(
     steps_per_epoch: int | None = None,
     worker: tuple[int, int] = (0, 1),
     state: Mapping[str, Any] | None = None,
-    group: int = GROUP,
+    group: int | None = None,
+    batch_from: str = "all",
+    schedule: Mapping[int, Mapping[Any, float]] | None = None,
     **options: Any,
 ) -> Mixture:
     """One stream over several shard sets, with so much of each as its weight says.
@@ -105,8 +131,12 @@ def mix(
             records of all sets make.
         worker: (i, n): the data set gives the i-th of n equal parts of every batch.
         state: Result of `Mixture.state`: the data set begins there.
-        group: So many positions after each other are of one set; the count in worker must divide
-            it. It is part of the order.
+        group: So many positions after each other are of one set, 8 by default; the count in worker
+            must divide it. It is part of the order.
+        batch_from: "one": all records of a batch are of one set; "all": of any.
+        schedule: Step -> the weights from that step of the training on, until the next one: a
+            curriculum. A set that is not named then has weight 0, which is allowed here as long as
+            another one has more. A group that began before is finished.
         **options: All others of `load`, the same for every set, but for remainder, buckets and
             normalize.
 
@@ -118,7 +148,7 @@ def mix(
     _check_options(options)
     if epochs is not None:
         check_integer("epochs", epochs, 1, MAX_EPOCHS, "reader.mix")
-    shared = _plan(weights, group, worker, seed)
+    plan = _plan(weights, schedule, _group(group, batch_from, batch_size, worker), batch_size, seed)
     names = [str(name) for name in weights]
     _check_distinct(names)
     opened = [
@@ -128,7 +158,10 @@ def mix(
     records = sum(one.info.records for one in opened)
     steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
     check_integer("steps_per_epoch", steps, 1)
-    sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
+    stage, *later = ((stage.first, stage.slots.tolist()) for stage in plan.stages)
+    sets: list[Any] = [[one.info.root_hash for one in opened], stage[1]]
+    if later:
+        sets.append({"schedule": later})
     if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
         sets.append(opened[0].info.split)
     first = opened[0].loader.options
@@ -137,7 +170,7 @@ def mix(
         "sets": digest(sets),
         "batch_size": batch_size,
         "seed": seed,
-        "group": group,
+        "group": plan.group,
         "shuffle": opened[0].info.shuffle,
         "streams": [one.info.streams for one in opened][:8],
         "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
@@ -157,9 +190,9 @@ def mix(
         copies=tuple(copies for one in opened for copies in one.copies),
         losses=tuple(one.skipped for one in opened),
         opened=tuple(opened),
-        plan=shared,
+        plan=plan,
         parts=parts,
-        shares=dict(zip(names, (shared.slots / shared.num_slots).tolist(), strict=True)),
+        shares=dict(zip(names, plan.shares().tolist(), strict=True)),
     )
 
 
@@ -182,30 +215,22 @@ def _check_options(options: Mapping[str, Any]) -> None:
         check_choice("option", name, allowed, "reader.mix")
 
 
-def _plan(
-    weights: Mapping[Any, float], group: int, worker: tuple[int, int], seed: int
-) -> MixturePlan:
-    """The shares of the sets, in slots.
+def _group(group: int | None, batch_from: str, batch_size: int, worker: tuple[int, int]) -> int:
+    """Positions that follow each other and are of one set.
 
     Raises:
-        UsageError: A weight is not above 0, or workers do not divide the group.
+        UsageError: Workers do not divide them, or two options contradict each other.
     """
-    if not isinstance(weights, Mapping) or not weights:
-        raise UsageError(
-            f"The weights are {weights!r} in reader.mix. Pass the weight of each directory, such "
-            "as "
-            '{"data/a": 0.7, "data/b": 0.3}.'
-        )
-    if len(weights) > SLOTS:
-        raise UsageError(
-            f"{len(weights)} sets are more than the {SLOTS} that reader.mix takes. Join some."
-        )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e9:
+    check_choice("batch_from", batch_from, ("all", "one"), "reader.mix")
+    if batch_from == "one":
+        if group is not None:
             raise UsageError(
-                f"The weight of {name} is {weight!r} in reader.mix. Pass a number above 0 and "
-                "below 1e9, or leave the set out."
+                f"group={group!r} does not work with batch_from='one' in reader.mix, where a group "
+                "is a batch. Leave one of them out."
             )
+        check_integer("batch_size", batch_size, 1, where="reader.mix")
+        return batch_size
+    group = GROUP if group is None else group
     check_integer("group", group, 1)
     is_pair = isinstance(worker, tuple) and len(worker) == 2  # else `load` says what is wrong
     if is_pair and isinstance(worker[1], int) and group % max(1, worker[1]):
@@ -213,8 +238,67 @@ def _plan(
             f"{worker[1]} workers do not divide group={group} in reader.mix. Pass "
             f"group={worker[1]} for the whole training: it is part of the order."
         )
-    exact = np.array([float(weight) for weight in weights.values()])
-    return MixturePlan(shares(exact, SLOTS), group, seed)
+    return group
+
+
+def _plan(
+    weights: Mapping[Any, float],
+    schedule: Mapping[int, Mapping[Any, float]] | None,
+    group: int,
+    batch_size: int,
+    seed: int,
+) -> MixturePlan:
+    """The shares of the sets, in slots, from each step of the schedule on.
+
+    Raises:
+        UsageError: A weight is not above 0, or a step or a set of the schedule is wrong.
+    """
+    _check_weights(weights, "The weights are", may_be_zero=schedule is not None)
+    if len(weights) > SLOTS:
+        raise UsageError(
+            f"{len(weights)} sets are more than the {SLOTS} that reader.mix takes. Join some."
+        )
+    if not (schedule is None or isinstance(schedule, Mapping)):
+        raise UsageError(
+            f"schedule is {schedule!r} in reader.mix. Pass the weights from each step on, such as "
+            '{10_000: {"data/a": 0.2, "data/b": 0.8}}.'
+        )
+    stages = {0: dict(weights)}
+    for step, own in (schedule or {}).items():
+        check_integer("The step in schedule", step, 1, where="reader.mix")
+        _check_weights(own, f"The weights from step {step} on are", may_be_zero=True)
+        for name in own:
+            check_choice("directory in schedule", str(name), list(map(str, weights)), "reader.mix")
+        stages[step] = own
+    planned = []
+    for step, own in sorted(stages.items()):
+        by_name = {str(name): float(weight) for name, weight in own.items()}
+        exact = np.array([by_name.get(str(name), 0.0) for name in weights])
+        first = -(-step * batch_size // group) if step else 0
+        planned.append(MixtureStage(first, shares(exact, SLOTS)))
+    return MixturePlan(tuple(planned), group, seed)
+
+
+def _check_weights(weights: Any, what: str, may_be_zero: bool) -> None:
+    """Checks that there is a weight for each of some sets.
+
+    Raises:
+        UsageError: There is not.
+    """
+    if not isinstance(weights, Mapping) or not weights:
+        raise UsageError(
+            f"{what} {weights!r} in reader.mix. Pass the weight of each directory, such as "
+            '{"data/a": 0.7, "data/b": 0.3}.'
+        )
+    for name, weight in weights.items():
+        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not is_number or not 0 <= weight < 1e9 or not (weight or may_be_zero):
+            raise UsageError(
+                f"The weight of {name} is {weight!r} in reader.mix. Pass a number above 0 and "
+                "below 1e9, or leave the set out."
+            )
+    if not any(weights.values()):
+        raise UsageError(f"{what} all 0 in reader.mix. Give at least one set more.")
 
 
 def _check_distinct(names: list[str]) -> None:

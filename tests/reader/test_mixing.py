@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reader
+from reader.graph import mixing as graph_mixing
 from reader.order.class_sampling import shares
-from reader.order.mixture import MixturePlan
+from reader.order.mixture import MixturePlan, MixtureStage
 from reader.state import digest
 from shard_format import UsageError, load_manifest
 
@@ -43,19 +44,87 @@ def batches_of(dataset: tf.data.Dataset) -> list[list[tuple[int, int]]]:
     ]
 
 
+WEIGHTS = st.lists(st.floats(0, 1e3).filter(lambda w: w == 0 or w > 1e-3), min_size=3, max_size=3)
+
+
 @given(
-    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(1, 900), WEIGHTS.filter(any)), min_size=1, max_size=4),
     st.integers(1, 9),
     st.integers(0, 2**63 - 1),
-    st.integers(0, 40_000),
+    st.integers(0, 20_000),
 )
 def test_positions_before_are_those_of_the_blocks(
-    weights: list[float], group: int, seed: int, position: int
+    weights: list[tuple[int, list[float]]], group: int, seed: int, position: int
 ) -> None:
-    plan = MixturePlan(shares(np.array(weights), 256), group, seed)
-    blocks = np.concatenate([plan.block(n) for n in range(position // (256 * group) + 1)])
-    before = np.bincount(np.repeat(blocks, group)[:position], minlength=len(weights))
+    firsts = np.cumsum([0, *(size for size, _ in weights[:-1])]).tolist()
+    stages = tuple(
+        MixtureStage(first, shares(np.array(own), 256))
+        for first, (_, own) in zip(firsts, weights, strict=True)
+    )
+    plan = MixturePlan(stages, group, seed)
+    sets: list[int] = []
+    for stage, end in zip(stages, [*firsts[1:], 20_000], strict=True):
+        blocks = (plan.block(stage, n) for n in range(1 + (end - stage.first) // 256))
+        sets += list(chain.from_iterable(block.tolist() for block in blocks))[: end - stage.first]
+    positions = np.repeat(sets, group)
+    before = np.bincount(positions[:position], minlength=3)
     assert plan.before(position).tolist() == before.tolist()
+    size = 3 * group
+    start = position - position % size
+    batches = plan.batches(start, size, 1)
+    for begin in range(start, start + 5 * size, size):
+        own = [number for number, count in next(batches) for _ in range(count)]
+        assert own == positions[begin : begin + size].tolist()
+
+
+def test_a_batch_is_of_one_set_and_shares_change_at_a_step(sets: dict[str, str]) -> None:
+    weights = {sets["a"]: 1, sets["b"]: 1, sets["c"]: 0}
+    options: dict[str, Any] = {"batch_size": 6, "seed": 5, "epochs": 1, "steps_per_epoch": 90}
+    options["schedule"] = {60: {sets["c"]: 1}, 20: {sets["c"]: 3, sets["a"]: 1}}
+    stream = reader.mix(weights, batch_from="one", **options)
+    batches = batches_of(stream.dataset)
+    assert all(len({label for label, _ in batch}) == 1 for batch in batches)
+    labels = [batch[0][0] for batch in batches]
+    assert set(labels[:20]) == {0, 1} and set(labels[20:60]) == {0, 2} and set(labels[60:]) == {2}
+    assert 4 <= labels[:20].count(0) <= 16 and labels[20:60].count(2) > 20
+    for done in (0, 13, 20, 47, 89):
+        state = json.loads(json.dumps(stream.state(done)))
+        parts = [
+            batches_of(
+                reader.mix(weights, batch_from="one", **options, state=state, worker=(i, 2)).dataset
+            )
+            for i in range(2)
+        ]
+        joined = [sorted(chain(*together)) for together in zip(*parts, strict=True)]
+        assert joined == [sorted(batch) for batch in batches[done:]]
+    assert stream.shares == {sets["a"]: 0.5, sets["b"]: 0.5, sets["c"]: 0}
+    for changed in ({"schedule": {20: {sets["c"]: 1}}}, {"batch_from": "all"}):
+        with pytest.raises(UsageError, match="of another set or order"):
+            reader.mix(weights, **{"batch_from": "one", **options, **changed}, state=state)
+
+
+def test_the_graph_and_workers_of_a_data_loader_make_the_same_batches(
+    sets: dict[str, str],
+) -> None:
+    weights = dict(zip(sets.values(), (0.5, 0.3, 0.2), strict=True))
+    schedule = {25: {sets["b"]: 1, sets["c"]: 3}}
+    for workers in (1, 2):
+        stream = reader.mix(
+            weights, batch_size=12, epochs=3, schedule=schedule, group=4, worker=(0, workers)
+        )
+        batches = batches_of(stream.dataset)
+        mixed = graph_mixing.mixed(stream.opened, stream.plan, 7 * 12, workers)
+        assert batches_of(mixed.take(len(batches) - 7)) == batches[7:]
+        for count in (2, 3, 7):
+            parts = [
+                [
+                    [(int(label), int(ids[0])) for ids, label in zip(*batch, strict=True)]
+                    for batch in stream.arrays(4, (i, count))
+                ]
+                for i in range(count)
+            ]
+            turns = [batch for together in zip_longest(*parts) for batch in together if batch]
+            assert turns == batches[4:]
 
 
 def test_shares_are_the_weights_and_nothing_is_left_out(sets: dict[str, str]) -> None:
@@ -160,6 +229,13 @@ def test_weights_of_classes_in_any_mapping(sets: dict[str, str]) -> None:
         ({"weights": {}}, "The weights are {} .* Pass the weight of each directory"),
         ({"weights": {"a": 0}}, "The weight of a is 0 .* a number above 0 and below 1e9"),
         ({"weights": {"a": "1"}}, "The weight of a is '1' .* a number above 0 and below 1e9"),
+        ({"batch_from": "each"}, "Unknown batch_from 'each' in reader.mix"),
+        ({"batch_from": "one", "group": 4}, "group=4 does not work with batch_from='one'"),
+        ({"batch_from": "one", "batch_size": 0}, "batch_size is 0 in reader.mix"),
+        ({"schedule": [1]}, r"schedule is \[1\] in reader.mix. Pass the weights from each step"),
+        ({"schedule": {0: {}}}, "The step in schedule is 0 .* Pass an integer of at least 1"),
+        ({"schedule": {9: {}}}, "The weights from step 9 on are {} in reader.mix"),
+        ({"schedule": {9: {"x": 1}}}, "Unknown directory in schedule 'x' in reader.mix"),
         ({"buckets": 4}, "buckets=4 does not work in reader.mix. Batches of a mixture"),
         ({"shufle": "off"}, "Unknown option 'shufle' in reader.mix. Did you mean 'shuffle'"),
         ({"worker": (0, 3), "batch_size": 9}, r"3 workers do not divide group=8 .*group=3"),
