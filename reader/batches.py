@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,20 +29,17 @@ class BatchSource(Protocol):
     def __iter__(self) -> Iterator[Any]:
         """The batches, counted."""
 
+    def counted(self, batches: Iterable[Any], first: int | None = None) -> Iterator[Any]:
+        """Batches from a global step on, of which `state_dict` knows how many were taken."""
+
     def arrays(self, first: int, worker: tuple[int, int] = (0, 1)) -> Iterator[Any]:
         """The batches from a global step on."""
 
     def state_after(self, steps: int) -> dict[str, Any]:
         """The state after so many batches, or after the last one where there are fewer."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state behind the last batch that was taken."""
-
     def step_of(self, state: Mapping[str, Any]) -> int:
         """The steps that were done at a state."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to the place of a state."""
 
 
 class NumpyBatches:

@@ -141,6 +141,7 @@ class Backup(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Saves every so many steps, and ends an epoch that was begun before."""
         if self._sums:
+            self._synchronize()
             # What a metric holds behind the first batch is what this adds to it.
             parts = self._metrics()
             values = [(name, _array(part)) for name, part in parts]
@@ -176,6 +177,7 @@ class Backup(keras.callbacks.Callback):
         return int(self._model.steps_per_execution)
 
     def _save(self, epoch: int, step: int) -> None:
+        self._synchronize()
         state = self._stream.state(global_step=epoch * self._steps + step)
         variables, metrics = (
             [(name, _array(part)) for name, part in parts]
@@ -199,6 +201,11 @@ class Backup(keras.callbacks.Callback):
             )
         for (_, part), (_, value) in zip(parts, values, strict=True):
             part.assign(value)
+
+    def _synchronize(self) -> None:
+        """Has variables hold the values of JAX, which keeps them elsewhere within an epoch."""
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
 
     def _state(self) -> list[tuple[str, Any]]:
         """Names and variables of model and optimizer, those of each replica."""

@@ -8,6 +8,7 @@ worker's positions of the set too: the mixture is as elastic as the sets, and re
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from foundation.storage import place_of
 from reader.cache.locations import locate_dataset
 from reader.lazy_tensorflow import tf
 from reader.loader import load_batches
+from reader.loading import absolute
 from reader.opening import Opened, open_split
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
@@ -55,12 +57,14 @@ class Mixture(Stream):
         parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
         shares: Share of each set in the first batches, in [0, 1]: its weight, rounded to one in
             4096.
+        arguments: Arguments of `mix` but the state, for a process elsewhere.
     """
 
     opened: tuple[Opened, ...] = dataclasses.field(repr=False)
     plan: MixturePlan = dataclasses.field(repr=False)
     parts: Mapping[str, StreamInfo]
     shares: Mapping[str, float]
+    arguments: Mapping[str, Any] = dataclasses.field(repr=False)
 
     @override
     def _make_dataset(self) -> tf.data.Dataset:
@@ -91,9 +95,21 @@ class Mixture(Stream):
             sources.append((one.loader, tasks))
         return load_batches(sources, turns, worker)
 
+    @override
+    def __reduce__(self) -> Any:
+        arguments = dict(self.arguments)
+        arguments["weights"] = _at_absolute(arguments["weights"])
+        later = arguments["schedule"] or {}
+        arguments["schedule"] = {step: _at_absolute(own) for step, own in later.items()} or None
+        return functools.partial(mix, **arguments, state=self.state_after(0)), ()
+
     @property
     def _needs_tensorflow(self) -> bool:
         return any(one.loader.parser.needs_tensorflow for one in self.opened)
+
+
+def _at_absolute(weights: Mapping[Any, float]) -> dict[Any, float]:
+    return {absolute(name): weight for name, weight in weights.items()}
 
 
 def mix(
@@ -193,6 +209,18 @@ def mix(
         plan=plan,
         parts=parts,
         shares=dict(zip(names, plan.shares().tolist(), strict=True)),
+        arguments={
+            "weights": weights,
+            "batch_size": batch_size,
+            "seed": seed,
+            "epochs": epochs,
+            "steps_per_epoch": steps_per_epoch,
+            "worker": worker,
+            "group": group,
+            "batch_from": batch_from,
+            "schedule": schedule,
+            **options,
+        },
     )
 
 

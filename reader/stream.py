@@ -252,10 +252,16 @@ class Stream(abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         return self.counted(self.arrays(self.first_step))
 
-    def counted(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Batches from the first one on, of which `state_dict` knows how many were taken."""
-        self._taken = 0
-        for number, batch in enumerate(batches, 1):
+    def counted(self, batches: Iterable[Any], first: int | None = None) -> Iterator[Any]:
+        """Batches from a global step on, of which `state_dict` knows how many were taken.
+
+        Args:
+            batches: The batches.
+            first: Number of the first; None where it is that of the stream.
+        """
+        before = 0 if first is None else first - self.first_step
+        self._taken = before
+        for number, batch in enumerate(batches, before + 1):
             self._taken = number
             yield batch
 

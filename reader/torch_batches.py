@@ -40,44 +40,43 @@ class TorchBatches(IterableDataset):
     def __init__(self, stream: BatchSource, device: Any = None) -> None:
         self._stream = stream
         self._device = _checked_device(device)
-        self._rounds = 0
+        self._resumed: int | None = None  # where the next iteration begins, and no other one
+        self._place: int | None = None  # of the last iteration, in steps of the stream
 
     def __len__(self) -> int:
         return len(self._stream)
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
+        first = self._stream.first_step if self._resumed is None else self._resumed
+        self._resumed, self._place = None, first
         if info is None:
-            return self._tensors(self._stream)
-        batches = self._stream.arrays(self._stream.first_step, (info.id, info.num_workers))
-        return self._tensors(self._counted(batches))
+            return self._tensors(self._stream.counted(self._stream.arrays(first), first), 1)
+        worker = (info.id, info.num_workers)
+        return self._tensors(self._stream.arrays(first, worker), info.num_workers)
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches of one of several workers, which takes turns with the others."""
-        self._rounds = 0
+    def _tensors(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
+        """The batches of one of several workers, which take turns."""
         for batch in batches:
-            self._rounds += 1
-            yield batch
-
-    def _tensors(self, batches: Any) -> Iterator[Any]:
-        for batch in batches:
+            self._place = (self._place or 0) + workers
             yield mapped(self._to_device, batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the stream; in a worker of a DataLoader after the rounds that it took."""
-        info = get_worker_info()
-        if info is None:
-            return self._stream.state_dict()
-        return self._stream.state_after(self._rounds * info.num_workers)
+        """The state of the stream behind the last batch, or that of where it will begin.
+
+        In a worker of a DataLoader it is behind the last round of all workers.
+        """
+        place = self._place if self._resumed is None else self._resumed
+        first = self._stream.first_step
+        return self._stream.state_after(0 if place is None else place - first)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to the place of a state.
+        """Has the next iteration begin at a state; those behind it begin where the stream does.
 
         Raises:
             UsageError: It is no state of this stream.
         """
-        self._stream.load_state_dict(state)
-        self._rounds = 0
+        self._resumed = self._stream.step_of(state)
 
     def _to_device(self, value: Any) -> Any:
         if isinstance(value, list):

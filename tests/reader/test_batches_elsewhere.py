@@ -226,11 +226,20 @@ def test_a_stream_can_be_sent_to_another_process(tiny: Path, tmp_path: Path) -> 
     )
 
 
-def test_a_mixture_cannot_be_sent_to_another_process(tiny: Path, tmp_path: Path) -> None:
+def test_a_mixture_can_be_sent_to_another_process(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = shutil.copytree(tiny, tmp_path / "copy")
-    mixed = reader.mix({tiny: 1, copy: 1}, batch_size=16, image_size=8)
-    with pytest.raises(UsageError, match="A Mixture cannot be sent to another process"):
-        pickle.dumps(mixed)
+    monkeypatch.chdir(copy.parent)
+    mixed = reader.mix(
+        {tiny: 1, "copy": 1}, batch_size=16, image_size=8, epochs=1, schedule={4: {"copy": 1}}
+    )
+    mixed.load_state_dict(mixed.state(2))
+    sent = pickle.dumps(mixed)
+    monkeypatch.chdir("/")
+    there = pickle.loads(sent)
+    assert there.first_step == 2
+    assert [labels.tolist() for _, labels in there] == [labels.tolist() for _, labels in mixed]
 
 
 @pytest.mark.interop

@@ -80,6 +80,16 @@ def test_twenty_kills(tiny: Path, tmp_path: Path, strategy: str) -> None:
     assert killed_and_resumed(tiny, tmp_path, 20, 5, **options) == expected
 
 
+@pytest.mark.interop
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("face", "kills"), [("jax", 20), ("grain", 3)])
+def test_kills_under_jax(tiny: Path, tmp_path: Path, face: str, kills: int) -> None:
+    options = {"backend": "jax", "face": face, "epochs": kills, "save_freq": 3}
+    expected = fit(tiny, None, **options)
+    assert len(expected["history"]["loss"]) == kills
+    assert killed_and_resumed(tiny, tmp_path, kills, 9, **options) == expected
+
+
 def test_a_finite_stream_is_refused(tiny: Path, tmp_path: Path) -> None:
     from reader.keras import Backup
 

@@ -235,3 +235,25 @@ def test_a_mixture_of_conditions(scored: Path, tmp_path: Path) -> None:
         {scored: 1, copy: 1}, batch_size=16, features=("number",), where="score > 8", epochs=1
     )
     assert {number > 80 for batch in numbers(mixed) for number in batch} == {True}
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    ("condition", "sql"),
+    [
+        ("score > 3.3 and lang == 'en'", "score > 3.3 and lang = 'en'"),
+        ("not (words < 9 or lang != 'de')", "not (words < 9 or lang <> 'de')"),
+        (
+            "lang in ('de', 'fr') and 2 * words - 1 <= 20",
+            "lang in ('de', 'fr') and 2*words-1 <= 20",
+        ),
+    ],
+)
+def test_duckdb_selects_the_same_records(condition: str, sql: str) -> None:
+    import duckdb
+
+    table = TABLE.append_column("number", pa.array(range(TABLE.num_rows)))
+    connection = duckdb.connect()
+    connection.register("index", table)
+    rows = connection.execute(f'select number from "index" where {sql} order by number').fetchall()
+    assert rows and select(condition) == [number for (number,) in rows]
