@@ -1,6 +1,6 @@
 """Transforms of images between decoding and batching.
 
-A transform maps a dictionary of tensors and its random numbers, which the pipeline draws from
+A transform maps a dictionary of tensors or arrays and its random numbers, which the pipeline draws from
 (seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this
 order:
 
@@ -18,6 +18,9 @@ Where the set has labels, there is a "label" too: scalar int64 or [num_classes] 
 stage "batch" always [batch, num_classes] float32. Several labels are a dictionary of these. "..."
 is a batch where one of that stage came before, and nothing otherwise. All images have image_size,
 or their stored size without one.
+
+`__call__` says this in TensorFlow operations, for one image before the batch. `arrays` says it in
+NumPy and OpenCV, for [n, ...] of them, but for one at the stage "decoded"; both draw the same.
 
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
 unchanged; docs/transforms.md has an example.

@@ -123,7 +123,10 @@ class Steps:
         return example
 
     def apply_arrays(self, stage: str, example: Example, random: Any) -> Example:
-        """`apply` of NumPy arrays, at all stages but "decoded" of [n] records at a time."""
+        """`apply` of NumPy arrays, at all stages but "decoded" of [n] records at a time.
+
+        A transform may write to the image that it is given at the stage "resized".
+        """
         used = 0
         for transform in self.transforms:
             begin, used = used, used + transform.num_random

@@ -17,6 +17,9 @@ class Transform(Protocol):
 
     Parameters are fields of a frozen dataclass; a number that is out of range is a UsageError when
     the transform is made.
+
+    With a method `arrays`, which is to `Steps.apply_arrays` what `__call__` is to `Steps.apply`, a
+    stream needs no TensorFlow for it.
     """
 
     @property

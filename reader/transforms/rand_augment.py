@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from reader.lazy_tensorflow import tf
-from reader.transforms import pillow
+from reader.transforms import pillow, pillow_arrays
 from reader.transforms.base import Example, require_between
-from reader.transforms.warps import warp_nearest
+from reader.transforms.warps import warp_array_nearest, warp_nearest
 from shard_format import UsageError
 
 # What the values of a range below mean: at level 1 (magnitude 10) they are the greatest of Cubuk
@@ -22,19 +24,26 @@ MAX_CHANGE = 0.9  # of the factor 1, of brightness, contrast, colour and sharpne
 MAX_BITS_LOST = 4
 FILL = 128  # grey, as in their code
 
-# ([size, size, 3] uint8, level, sign: scalar float32, 1 or -1) -> the same
+# ([size, size, 3] uint8, level, sign: scalar float32, 1 or -1) -> the same. A tensor becomes a
+# tensor, an array an array; the sign is a tensor or a number accordingly.
 Operation = Callable[[Any, float, Any], Any]
+
+
+def _pillow(image: Any) -> Any:
+    """Pillow's operations on arrays or on tensors."""
+    return pillow_arrays if isinstance(image, np.ndarray) else pillow
 
 
 def _warped(image: Any, matrix: tuple[Any, ...]) -> Any:
     # The nearest pixel, Pillow's default, which their code takes.
-    return warp_nearest(image, matrix, FILL)
+    warped = warp_array_nearest if isinstance(image, np.ndarray) else warp_nearest
+    return warped(image, matrix, FILL)
 
 
 def rotate(image: Any, level: float, sign: Any) -> Any:
     """Turned around its middle."""
-    angle = sign * math.radians(level * MAX_DEGREES)
-    cos, sin = tf.cos(angle), tf.sin(angle)
+    angle = math.radians(level * MAX_DEGREES)
+    cos, sin = math.cos(angle), sign * math.sin(angle)
     return _warped(image, (cos, -sin, 0, sin, cos, 0))
 
 
@@ -60,12 +69,12 @@ def translate_y(image: Any, level: float, sign: Any) -> Any:
 
 def posterize(image: Any, level: float, sign: Any) -> Any:
     """Fewer bits a value, at least one."""
-    return pillow.posterize(image, max(1, 8 - round(level * MAX_BITS_LOST)))
+    return _pillow(image).posterize(image, max(1, 8 - round(level * MAX_BITS_LOST)))
 
 
 def solarize(image: Any, level: float, sign: Any) -> Any:
     """Light values inverted, at level 1 all."""
-    return pillow.solarize(image, max(0, round(256 * (1 - level))))
+    return _pillow(image).solarize(image, max(0, round(256 * (1 - level))))
 
 
 def _shift(level: float, side: int) -> float:
@@ -73,21 +82,22 @@ def _shift(level: float, side: int) -> float:
 
 
 def _factor(level: float, sign: Any) -> Any:
-    return tf.maximum(0.0, 1 + sign * (level * MAX_CHANGE))
+    factor = 1 + sign * (level * MAX_CHANGE)
+    return (factor + abs(factor)) / 2  # at least 0, as a tensor and as a number
 
 
 # The fourteen of the paper, section 3.
 OPERATIONS: dict[str, Operation] = {
     "identity": lambda image, level, sign: image,
-    "autocontrast": lambda image, level, sign: pillow.autocontrast(image),
-    "equalize": lambda image, level, sign: pillow.equalize(image),
+    "autocontrast": lambda image, level, sign: _pillow(image).autocontrast(image),
+    "equalize": lambda image, level, sign: _pillow(image).equalize(image),
     "rotate": rotate,
     "solarize": solarize,
-    "color": lambda image, level, sign: pillow.color(image, _factor(level, sign)),
+    "color": lambda image, level, sign: _pillow(image).color(image, _factor(level, sign)),
     "posterize": posterize,
-    "contrast": lambda image, level, sign: pillow.contrast(image, _factor(level, sign)),
-    "brightness": lambda image, level, sign: pillow.brightness(image, _factor(level, sign)),
-    "sharpness": lambda image, level, sign: pillow.sharpness(image, _factor(level, sign)),
+    "contrast": lambda image, level, sign: _pillow(image).contrast(image, _factor(level, sign)),
+    "brightness": lambda image, level, sign: _pillow(image).brightness(image, _factor(level, sign)),
+    "sharpness": lambda image, level, sign: _pillow(image).sharpness(image, _factor(level, sign)),
     "shear_x": shear_x,
     "shear_y": shear_y,
     "translate_x": translate_x,
@@ -137,6 +147,18 @@ class RandAugment:
         for number in range(self.num_ops):
             image = self._changed(image, random[2 * number], random[2 * number + 1])
         return {**example, "image": tf.cast(image, tf.float32)}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same, of whole numbers."""
+        operations = list(OPERATIONS.values())
+        drawn = np.minimum((random[:, ::2] * len(operations)).astype(int), len(operations) - 1)
+        signs = np.where(random[:, 1::2] < 0.5, np.float32(-1), np.float32(1))
+        for row, values in enumerate(example["image"]):
+            image = (values + np.float32(0.5)).astype(np.uint8)
+            for number, sign in zip(drawn[row], signs[row], strict=True):
+                image = operations[number](image, self.magnitude / 10, sign)
+            values[:] = image
+        return example
 
     def _changed(self, image: Any, which: Any, direction: Any) -> Any:
         """By one operation; the others cost nothing, for only its branch runs."""

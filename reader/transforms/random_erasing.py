@@ -6,10 +6,13 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from reader.lazy_tensorflow import graph_order, tf
 from reader.transforms.base import Example, require_between, require_order
-from reader.transforms.crops import random_rectangle
-from shard_format import UsageError
+from reader.transforms.crops import random_rectangle, random_rectangles
+from shard_format import UsageError, mix
 
 FILLS = ("pixels", "color")
 
@@ -64,10 +67,24 @@ class RandomErasing:
         )
         return {**example, "image": tf.ensure_shape(erased, image.shape)}
 
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same."""
+        images = example["image"]
+        sizes = np.full((len(images), 2), images.shape[1:3], np.int32)
+        boxes = random_rectangles(sizes, random[:, 1:5], self._areas, math.log(self.max_ratio))
+        for row in np.flatnonzero(random[:, 0] < self.probability):
+            top, left, height, width = boxes[row]
+            filling = self._filling_array(random[row, 5], (height, width, 3))
+            images[row, top : top + height, left : left + width] = filling
+        return example
+
+    @property
+    def _areas(self) -> tuple[float, float]:
+        return (self.min_area, self.max_area)
+
     def _erased(self, image: Any, random: Any) -> Any:
         size = tf.cast(tf.shape(image)[:2], tf.float32)
-        area = (self.min_area, self.max_area)
-        box = random_rectangle(size, random[:4], area, math.log(self.max_ratio))
+        box = random_rectangle(size, random[:4], self._areas, math.log(self.max_ratio))
         top, left, height, width = tf.unstack(box)
         bottom, right = top + height, left + width
         rows = image[top:bottom]
@@ -86,9 +103,24 @@ class RandomErasing:
             return tf.broadcast_to(_random_bytes(seed, 3), shape)
         return tf.reshape(_random_bytes(seed, tf.reduce_prod(shape)), shape)
 
+    def _filling_array(self, random: Any, shape: tuple[int, int, int]) -> Any:
+        """`_filling` in NumPy, or what becomes it when it is broadcast."""
+        if not isinstance(self.fill, str):
+            return self.fill
+        seed = mix(np.array([random * 2.0**24], np.uint64))
+        if self.fill == "color":
+            return _random_bytes_array(seed, 3)
+        return _random_bytes_array(seed, math.prod(shape)).reshape(shape)
+
 
 def _random_bytes(seed: Any, count: Any) -> Any:
     """[count] float32: whole numbers in [0, 255], eight of every hash."""
     numbers = tf.cast(tf.range((count + 7) // 8), tf.uint64)
     values = tf.bitcast(graph_order.mix(seed ^ numbers), tf.uint8)
     return tf.cast(tf.reshape(values, [-1])[:count], tf.float32)
+
+
+def _random_bytes_array(seed: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.uint8]:
+    """[count]: `_random_bytes` in NumPy."""
+    numbers = np.arange((count + 7) // 8, dtype=np.uint64)
+    return mix(seed ^ numbers).view(np.uint8)[:count]

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
 
 from reader.lazy_tensorflow import tf, traced
 from reader.transforms.base import Example, require_between, require_order
 
 
+class _Warp(abc.ABC):
+    fill: float
+
+    stage: ClassVar[str] = "resized"
+    num_random: ClassVar[int] = 1
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [size, size, 3] float32} -> the same, bilinear."""
+        return {**example, "image": warp(example["image"], self._map(random[0], tf), self.fill)}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [n, size, size, 3] float32} -> the same, bilinear."""
+        image = np.empty_like(example["image"])
+        for old, new, drawn in zip(example["image"], image, random[:, 0], strict=True):
+            warp_array(old, self._map(drawn, np), self.fill, new)
+        return {**example, "image": image}
+
+    @abc.abstractmethod
+    def _map(self, random: Any, functions: Any) -> tuple[Any, ...]:
+        """The matrix of `warp`, by the functions of TensorFlow or of NumPy."""
+
+
 @dataclasses.dataclass(frozen=True)
-class Rotation:
+class Rotation(_Warp):
     """The image turned around its middle; corners that come from outside are filled.
 
     Simard et al., "Best Practices for Convolutional Neural Networks Applied to Visual Document
@@ -27,24 +55,20 @@ class Rotation:
     max_degrees: float = 15.0
     fill: float = 128.0
 
-    stage: ClassVar[str] = "resized"
-    num_random: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         require_between(self, "max_degrees", 0, 180)
         require_between(self, "fill", 0, 255)
 
-    def __call__(self, example: Example, random: Any) -> Example:
-        """{"image": [size, size, 3] float32} -> the same, bilinear."""
-        angle = (2 * random[0] - 1) * math.radians(self.max_degrees)
-        cos, sin = tf.cos(angle), tf.sin(angle)
+    @override
+    def _map(self, random: Any, functions: Any) -> tuple[Any, ...]:
+        angle = (2 * random - 1) * math.radians(self.max_degrees)
+        cos, sin = functions.cos(angle), functions.sin(angle)
         # y points down: a turn to the left looks up its pixels further to the right.
-        matrix = (cos, -sin, 0.0, sin, cos, 0.0)
-        return {**example, "image": warp(example["image"], matrix, self.fill)}
+        return (cos, -sin, 0.0, sin, cos, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Scale:
+class Scale(_Warp):
     """The image made larger or smaller around its middle, within its frame.
 
     Scale jitter, as in Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale
@@ -62,21 +86,17 @@ class Scale:
     max_factor: float = 1.25
     fill: float = 128.0
 
-    stage: ClassVar[str] = "resized"
-    num_random: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         require_between(self, "min_factor", 0.1, 10)
         require_between(self, "max_factor", 0.1, 10)
         require_order(self, "min_factor", "max_factor")
         require_between(self, "fill", 0, 255)
 
-    def __call__(self, example: Example, random: Any) -> Example:
-        """{"image": [size, size, 3] float32} -> the same, bilinear."""
+    @override
+    def _map(self, random: Any, functions: Any) -> tuple[Any, ...]:
         low, high = math.log(self.min_factor), math.log(self.max_factor)
-        step = tf.exp(-(low + random[0] * (high - low)))  # from pixel to pixel in the old image
-        matrix = (step, 0.0, 0.0, 0.0, step, 0.0)
-        return {**example, "image": warp(example["image"], matrix, self.fill)}
+        step = functions.exp(-(low + random * (high - low)))  # between pixels, in the old image
+        return (step, 0.0, 0.0, 0.0, step, 0.0)
 
 
 def warp(image: Any, matrix: tuple[Any, ...], fill: float) -> Any:
@@ -98,6 +118,40 @@ def warp_nearest(image: Any, matrix: tuple[Any, ...], fill: int) -> Any:
     return _nearest(image, _stacked(matrix), tf.constant(fill, image.dtype))
 
 
+def warp_array(
+    image: npt.NDArray[Any], matrix: tuple[Any, ...], fill: float, target: npt.NDArray[Any]
+) -> None:
+    """`warp` in OpenCV, into a target of the shape and type of the image."""
+    height, width = image.shape[:2]
+    middle = np.array([width - 1, height - 1]) / 2
+    from_corner = np.array(matrix, np.float64).reshape(2, 3)
+    from_corner[:, 2] += middle - from_corner[:, :2] @ middle
+    cv2.warpAffine(
+        image,
+        from_corner,
+        (width, height),
+        dst=target,
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=(fill,) * 3,
+    )
+
+
+def warp_array_nearest(
+    image: npt.NDArray[Any], matrix: tuple[Any, ...], fill: int
+) -> npt.NDArray[Any]:
+    """`warp_nearest` in OpenCV."""
+    height, width = np.array(image.shape[:2], np.float32)
+    y = np.arange(height, dtype=np.float32)[:, None]
+    x = np.arange(width, dtype=np.float32)[None, :]
+    # Not warpAffine, which has places of its own rounding.
+    columns, rows = _places(x, y, np.array(matrix, np.float32), (width - 1) / 2, (height - 1) / 2)
+    border = cv2.BORDER_CONSTANT
+    return cv2.remap(
+        image, columns, rows, cv2.INTER_NEAREST, borderMode=border, borderValue=(fill,) * 3
+    )
+
+
 def _stacked(matrix: tuple[Any, ...]) -> Any:
     return tf.stack([tf.cast(value, tf.float32) for value in matrix])
 
@@ -107,7 +161,7 @@ def _stacked(matrix: tuple[Any, ...]) -> Any:
 # coordinates out again for each channel.
 @traced(jit_compile=True)
 def _interpolated(image: Any, matrix: Any, fill: Any) -> Any:
-    x, y = _places(image.shape, matrix)
+    x, y = _graph_places(image.shape, matrix)
     left, top = tf.floor(x), tf.floor(y)
     right_share, lower_share = (x - left)[..., None], (y - top)[..., None]
     rows = [
@@ -120,16 +174,20 @@ def _interpolated(image: Any, matrix: Any, fill: Any) -> Any:
 
 @traced(jit_compile=True)
 def _nearest(image: Any, matrix: Any, fill: Any) -> Any:
-    x, y = _places(image.shape, matrix)
+    x, y = _graph_places(image.shape, matrix)
     return _looked_up(image, tf.round(x), tf.round(y), fill)
 
 
-def _places(shape: Any, matrix: Any) -> tuple[Any, Any]:
+def _graph_places(shape: Any, matrix: Any) -> tuple[Any, Any]:
+    y = tf.range(shape[0], dtype=tf.float32)[:, None]
+    x = tf.range(shape[1], dtype=tf.float32)[None, :]
+    return _places(x, y, tf.unstack(matrix), (shape[1] - 1) / 2, (shape[0] - 1) / 2)
+
+
+def _places(x: Any, y: Any, matrix: Any, middle_x: Any, middle_y: Any) -> tuple[Any, Any]:
     """Column and row, [height, width] float32 each, that every pixel comes from."""
-    a, b, c, d, e, f = tf.unstack(matrix)
-    middle_y, middle_x = (shape[0] - 1) / 2, (shape[1] - 1) / 2
-    y = tf.range(shape[0], dtype=tf.float32)[:, None] - middle_y
-    x = tf.range(shape[1], dtype=tf.float32)[None, :] - middle_x
+    a, b, c, d, e, f = matrix
+    x, y = x - middle_x, y - middle_y
     return a * x + b * y + c + middle_x, d * x + e * y + f + middle_y
 
 
