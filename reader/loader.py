@@ -8,10 +8,11 @@ the caller has one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -115,8 +116,14 @@ class BatchLoader:
                 parts.append(decoders.submit(_decode, part, memory))
         return _Batch(memory, parts)
 
-    def join(self, batch: _Batch) -> Any:
-        """The batch, once all of its parts are decoded."""
+    def joined(self, decoders: ThreadPoolExecutor, batch: _Batch) -> Callable[[], Any]:
+        """What waits for a batch and returns it."""
+        if not self.parser.mixes:
+            return functools.partial(self._join, batch)
+        # All parts are with threads before one takes this, so none can wait for it in turn.
+        return decoders.submit(self._join, batch).result
+
+    def _join(self, batch: _Batch) -> Any:
         parts, weights = zip(*(part.result() for part in batch.parts), strict=True)
         of_batch = np.concatenate(weights)
         kept = None
@@ -166,7 +173,7 @@ def load_batches(
             turns, own = itertools.tee(turns)
             tasks = _of_every_nth(tasks, own, number, *worker)
         records.append(_SplitRecords(source, readers, tasks))
-    ahead, started = loader.batches_ahead(threads), deque[_Batch]()
+    ahead, started = loader.batches_ahead(threads), deque[Callable[[], Any]]()
     try:
         for turn in itertools.islice(turns, worker[0], None, worker[1]):
             pieces: list[_BatchPiece] = []
@@ -175,13 +182,14 @@ def load_batches(
             size = sum(piece.end - piece.begin for piece in pieces)
             is_last = size < loader.share
             if size and (not is_last or loader.options.remainder == "keep"):
-                started.append(loader.start(decoders, pieces))
+                batch = loader.start(decoders, pieces)
+                started.append(loader.joined(decoders, batch))
             if is_last:
                 break
             if len(started) > ahead:
-                yield loader.join(started.popleft())
+                yield started.popleft()()
         while started:
-            yield loader.join(started.popleft())
+            yield started.popleft()()
     finally:
         decoders.shutdown(wait=False, cancel_futures=True)
         readers.shutdown(wait=False, cancel_futures=True)

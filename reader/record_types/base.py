@@ -102,8 +102,13 @@ class Parser(abc.ABC):
 
     @property
     def needs_tensorflow(self) -> str:
-        """The option that only TensorFlow can do, such as "augment='mixup'"; empty without one."""
+        """The option that only TensorFlow can do, such as "Noise in augment"; empty without one."""
         return ""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether `join` mixes records with one another, which is worth a thread's while too."""
+        return False
 
     def start(self, size: int) -> Any:
         """The memory of a batch of that many records; None where its size is not known yet."""

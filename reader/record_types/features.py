@@ -72,6 +72,15 @@ class TargetLabels:
         return self.convert(_targets, self.of(columns))
 
     @property
+    def share_specs(self) -> Any:
+        """An `ElementSpec` of each target where records are mixed."""
+        return self.convert(lambda label, _: _share_spec(label), dict.fromkeys(self.features))
+
+    def shares(self, targets: Any) -> Any:
+        """[n, num_classes] float32 of each of the `targets`, as mixed records have them."""
+        return self.convert(_shares, targets)
+
+    @property
     def _only(self) -> Feature:
         (feature,) = self.features.values()
         return feature
@@ -166,9 +175,17 @@ def _check_no_nulls(split: OpenSplit, label: Feature) -> None:
 
 
 def _target_spec(label: Feature) -> ElementSpec:
-    if not label.shape:
-        return ElementSpec((), "int64")
+    return _share_spec(label) if label.shape else ElementSpec((), "int64")
+
+
+def _share_spec(label: Feature) -> ElementSpec:
     return ElementSpec((len(label.class_names),), "float32")
+
+
+def _shares(label: Feature, target: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    if label.shape:
+        return target
+    return (target[:, None] == np.arange(len(label.class_names))).astype(np.float32)
 
 
 def _targets(label: Feature, column: NumberLists) -> npt.NDArray[Any]:

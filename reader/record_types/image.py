@@ -25,7 +25,9 @@ from reader.record_types.features import (
 )
 from reader.records.open_split import OpenSplit
 from reader.records.split_index import SplitIndex
+from reader.transforms import CutMix, Example, Mixup
 from reader.transforms.augmentation import Steps, find_transforms, is_of_arrays
+from reader.transforms.mixing import without_labels
 from reader.transforms.normalization import Normalization, find_normalization
 from reader.windows import WindowRows
 from shard_format import DamageError, Feature, ShardSetError, UsageError
@@ -42,7 +44,7 @@ class ImageParser(Parser):
 
     Output: (images [batch, height, width, 3] of `element_dtype`, target); the images alone where
     the set has no labels. The target is [batch] int64, or [batch, num_classes] float32 of zeros and
-    ones.
+    ones, or of shares where the records of a batch are mixed.
 
     Attributes:
         image: The feature with the image.
@@ -65,8 +67,8 @@ class ImageParser(Parser):
     dtype: str
 
     @property
+    @override
     def mixes(self) -> bool:
-        """Whether the records of a batch are mixed with one another."""
         return bool(self.steps.of("batch"))
 
     @property
@@ -95,7 +97,8 @@ class ImageParser(Parser):
     def specs(self) -> Any:
         value = ElementSpec(self.element_shape, self.element_dtype)
         inputs = self.further.inputs(self.image.name, value, self.further.specs)
-        return (inputs, self.labels.specs) if self.labels else inputs
+        labels = self.labels.share_specs if self.mixes else self.labels.specs
+        return (inputs, labels) if self.labels else inputs
 
     @property
     @override
@@ -136,20 +139,29 @@ class ImageParser(Parser):
         own = memory[begin : begin + len(images)]
         self._resized(images, own, random)
         labels = self.labels.targets(rows.columns) if self.labels else None
-        return own, labels, self.further.values(rows.columns)
+        return own, labels, self.further.values(rows.columns), random
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
-        images = parts[0][0] if memory is None else memory
-        if kept is not None:
-            images = images[kept]
+        images, labels, further, random = zip(*parts, strict=True)
+        image = images[0] if memory is None else memory
+        example = {"image": image if kept is None else image[kept]}
+        if self.labels:
+            example["label"] = joined(labels, kept)
+        if self.mixes:
+            example = self._mixed(example, joined(random, kept))
         # The order of axes is the last step, so that threads write to one array.
-        image = self.steps.apply_arrays("layout", {"image": images}, None)["image"]
-        further = joined([part[2] for part in parts], kept)
-        inputs = self.further.inputs(self.image.name, image, further)
-        if not self.labels:
-            return inputs
-        return inputs, joined([part[1] for part in parts], kept)
+        example = self.steps.apply_arrays("layout", example, None)
+        inputs = self.further.inputs(self.image.name, example["image"], joined(further, kept))
+        return (inputs, example["label"]) if self.labels else inputs
+
+    def _mixed(self, example: Example, random: npt.NDArray[np.float32]) -> Example:
+        """What is left to do after `decode` of a batch whose records are mixed with one another."""
+        if self.labels:
+            example["label"] = self.labels.shares(example["label"])
+        for stage in ("batch", "values"):
+            example = self.steps.apply_arrays(stage, example, random)
+        return example
 
     def with_pixels(self, pixels: DecodedPixels) -> ImageParser:
         """A parser of records that have the places of decoded images."""
@@ -195,10 +207,13 @@ class ImageParser(Parser):
     ) -> None:
         """Writes [n, height, width, 3] of the images, resized bilinearly, and transformed.
 
+        Where records are mixed, that comes before the stage "values".
+
         Without antialiasing, as tf.image.resize: prepare images at about the size they are read at.
         Whole numbers are resized as such, and are within 1 of what float32 gives.
         """
-        steps = (*self.steps.of("resized"), *self.steps.of("values"))
+        stages = ("resized",) if self.mixes else ("resized", "values")
+        steps = [step for stage in stages for step in self.steps.of(stage)]
         size = (target.shape[2], target.shape[1])
         if not steps and target.dtype == np.uint8:
             for image, own in zip(images, target, strict=True):
@@ -208,7 +223,7 @@ class ImageParser(Parser):
         for image, own in zip(images, values, strict=True):
             _resize(image.astype(np.float32), size, own)
         example = {"image": values}
-        for stage in ("resized", "values"):
+        for stage in stages:
             example = self.steps.apply_arrays(stage, example, random)
         if not steps:
             return
@@ -279,6 +294,9 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
         )
     sides = SIDES[:2] if image.encoding == "raw" else ()
     labels, further = find_labels(split, options.label), find_further(split, options, (image.name,))
+    for transform in steps.of("batch"):
+        if isinstance(transform, Mixup | CutMix) and not labels:
+            raise without_labels(type(transform).__name__.lower())
     return ImageParser(
         features=(
             image,

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import cv2
 import numpy as np
+import numpy.typing as npt
 
 from reader.lazy_tensorflow import tf, traced
 from reader.transforms.base import Example, require_between
@@ -50,6 +53,17 @@ class Mixup:
         share = tf.where(random[:, 2] < self.probability, share, 1.0)
         label = mix_labels(example, partners, share, "mixup")
         image = _mean(example["image"], partners, share)
+        return {**example, "image": image, "label": label}
+
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [batch, size, size, 3], "label": [batch, num_classes]} -> the same."""
+        old, partners = example["image"], find_partners_array(random[:, 1])
+        share = beta_quantile_array(random[:, 0], self.alpha)
+        share = np.where(random[:, 2] < self.probability, share, np.float32(1))
+        label = mix_labels(example, partners, share, "mixup", _rows)
+        image = np.empty_like(old)
+        for row, own in enumerate(share.tolist()):
+            cv2.addWeighted(old[row], own, old[partners[row]], 1 - own, 0, dst=image[row])
         return {**example, "image": image, "label": label}
 
 
@@ -102,6 +116,21 @@ class CutMix:
         image = _patched(image, partners, corners)
         return {**example, "image": image, "label": label}
 
+    def arrays(self, example: Example, random: Any) -> Example:
+        """{"image": [batch, height, width, 3], "label": [batch, num_classes]} -> the same."""
+        old, partners = example["image"], find_partners_array(random[:, 1])
+        share = beta_quantile_array(random[:, 0], self.alpha)
+        share = np.where(random[:, 2] < self.probability, share, np.float32(1))
+        size = np.array(old.shape[1:3], np.int32)
+        first, behind = _corners_array(size, share, random[:, 3:])
+        erased = (behind - first).prod(axis=1).astype(np.float32)
+        kept = 1 - erased / np.float32(size.prod())
+        label = mix_labels(example, partners, kept, "cutmix", _rows)
+        image = old.copy()
+        for row, (top, left), (bottom, right) in zip(range(len(old)), first, behind, strict=True):
+            image[row, top:bottom, left:right] = old[partners[row], top:bottom, left:right]
+        return {**example, "image": image, "label": label}
+
 
 def _corners(size: Any, share: Any, random: Any) -> Any:
     """[2, batch, 2] int32: rows and columns of the first pixel, and of the first one behind."""
@@ -111,6 +140,17 @@ def _corners(size: Any, share: Any, random: Any) -> Any:
     middle = tf.cast(random * tf.cast(size, tf.float32), tf.int32)
     first = middle - side // 2
     return tf.stack([tf.clip_by_value(first, 0, size), tf.clip_by_value(first + side, 0, size)])
+
+
+def _corners_array(
+    size: npt.NDArray[np.int32], share: npt.NDArray[np.float32], random: npt.NDArray[np.float32]
+) -> npt.NDArray[np.int32]:
+    """`_corners` in NumPy."""
+    side = np.sqrt(1 - share)[:, None] * size.astype(np.float32)
+    side = np.round(side).astype(np.int32)
+    middle = (random * size.astype(np.float32)).astype(np.int32)
+    first = middle - side // 2
+    return np.stack([np.clip(first, 0, size), np.clip(first + side, 0, size)])
 
 
 # Compiled to one pass over the batch, which takes a tenth of the time of separate operations.
@@ -138,22 +178,38 @@ def find_partners(random: Any) -> Any:
     return tf.scatter_nd(order[:, None], tf.roll(order, -1, 0), tf.shape(order))
 
 
+def find_partners_array(random: npt.NDArray[np.float32]) -> npt.NDArray[np.intp]:
+    """[batch]: `find_partners` in NumPy."""
+    order = np.argsort(random, kind="stable")
+    partners = np.empty_like(order)
+    partners[order] = np.roll(order, -1)
+    return partners
+
+
 def beta_quantile(random: Any, alpha: float) -> Any:
     """Float32 in [0, 1], beta distributed with both parameters alpha, from uniform numbers.
 
     By a table of the inverse distribution: TensorFlow draws from it only by rejection, with bits
     that it may change from version to version.
     """
-    table = tf.constant(_beta_table(alpha), tf.float32)
+    table = tf.constant(_beta_table(alpha))
     place = random * (2 * _STEPS)
     below = tf.minimum(tf.cast(place, tf.int32), 2 * _STEPS - 1)
     low, high = tf.gather(table, below), tf.gather(table, below + 1)
     return low + (place - tf.cast(below, tf.float32)) * (high - low)
 
 
+def beta_quantile_array(random: npt.NDArray[np.float32], alpha: float) -> npt.NDArray[np.float32]:
+    """`beta_quantile` in NumPy, the same to 1e-37."""
+    table, place = _beta_table(alpha), random * np.float32(2 * _STEPS)
+    below = np.minimum(place.astype(np.int32), 2 * _STEPS - 1)
+    low, high = table[below], table[below + 1]
+    return np.asarray(low + (place - below.astype(np.float32)) * (high - low))
+
+
 @functools.cache
-def _beta_table(alpha: float) -> Any:
-    """[2 x _STEPS + 1] float64: the quantiles of 0, 1 / (2 x _STEPS), ... 1."""
+def _beta_table(alpha: float) -> npt.NDArray[np.float32]:
+    """[2 x _STEPS + 1] float32: the quantiles of 0, 1 / (2 x _STEPS), ... 1."""
     # The density is x^(a-1) (1-x)^(a-1). Half of it is enough, for it is symmetric. Below 1 it has
     # a pole at 0, which goes when it is integrated over t = x^a.
     power = alpha if alpha < 1 else 1.0
@@ -163,10 +219,27 @@ def _beta_table(alpha: float) -> Any:
     mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     wanted = np.linspace(0.0, mass[-1], _STEPS + 1)
     half = np.interp(wanted, mass, t) ** (1 / power)
-    return np.concatenate([half, 1 - half[-2::-1]])
+    return np.concatenate([half, 1 - half[-2::-1]]).astype(np.float32)
 
 
-def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
+def without_labels(name: str) -> UsageError:
+    """The error of a transform of this name where there are no labels."""
+    return UsageError(
+        f"{name} in augment of reader.load mixes labels, but the set has none. Leave {name} out."
+    )
+
+
+def _rows(values: npt.NDArray[Any], numbers: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    return values[numbers]
+
+
+def mix_labels(
+    batch: Example,
+    partners: Any,
+    share: Any,
+    name: str,
+    rows_of: Callable[[Any, Any], Any] = lambda values, numbers: tf.gather(values, numbers),
+) -> Any:
     """[batch, num_classes] float32: the record's labels by its share, its partner's by the rest.
 
     Args:
@@ -174,17 +247,18 @@ def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
         partners: [batch] int32.
         share: [batch] float32 in [0, 1].
         name: Name of the transform, for the message.
+        rows_of: Takes rows of a tensor, or of an array where all are arrays.
 
     Raises:
         UsageError: There are no labels.
     """
     if "label" not in batch:
-        raise UsageError(
-            f"{name} in augment of reader.load mixes labels, but the set has none. Leave {name} "
-            "out."
-        )
+        raise without_labels(name)
 
     def mixed(label: Any) -> Any:
-        return label * share[:, None] + tf.gather(label, partners) * (1 - share[:, None])
+        return label * share[:, None] + rows_of(label, partners) * (1 - share[:, None])
 
-    return tf.nest.map_structure(mixed, batch["label"])
+    label = batch["label"]
+    if isinstance(label, dict):
+        return {name: mixed(one) for name, one in label.items()}
+    return mixed(label)
