@@ -15,11 +15,13 @@ from reader.record_types.base import ElementSpec, Parser, TokenInfo, joined
 from reader.record_types.features import FurtherFeatures, find_further
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
-from reader.transforms.tokens import TOKEN_AUGMENTATIONS
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS, transformed
 from reader.windows import WindowRows
 from shard_format import DamageError, ShardSetError
+from shard_format.example_parser import NumberLists
 
 FEATURES = ("tokens", "segments", "positions")
+_INPUTS = "inputs"  # tokens without the last one, augmented
 PADDING = "padding"  # the column of the index that counts positions without a token
 
 
@@ -71,15 +73,17 @@ class PackedParser(Parser):
     def targets(self) -> str:
         return "next_tokens"
 
-    @property
-    @override
-    def needs_tensorflow(self) -> str:
-        return "" if self.augment == "none" else f"augment={self.augment!r}"
-
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         sequences = {name: rows.numbers_of(name).values for name in FEATURES}
         sequences = {name: ids.reshape(-1, self.length) for name, ids in sequences.items()}
+        if self.augment != "none":
+            inputs = sequences["tokens"][:, :-1]
+            splits = np.arange(len(rows) + 1) * (self.length - 1)
+            lists = NumberLists(inputs.ravel(), splits)
+            lists = transformed(lists, rows.keys, "packed", self.augment, self.vocabulary)
+            masked = lists.values.reshape(inputs.shape)
+            sequences[_INPUTS] = np.where(sequences["segments"][:, :-1] > 0, masked, inputs)
         return sequences, self.further.values(rows.columns)
 
     @override
@@ -88,6 +92,7 @@ class PackedParser(Parser):
         segments = sequences["segments"]
         same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
         inputs = {name: sequences[name][:, :-1] for name in FEATURES}
+        inputs["tokens"] = sequences.get(_INPUTS, inputs["tokens"])
         return inputs | further, sequences["tokens"][:, 1:], same.astype(np.float32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,15 @@ from reader.record_types.features import (
     find_labels,
 )
 from reader.records.open_split import OpenSplit
-from reader.transforms.text import TEXT_AUGMENTATIONS
+from reader.transforms.text import (
+    LIST_TRANSFORMS,
+    TEXT_AUGMENTATIONS,
+    ArrayDraws,
+    ListStep,
+    SynonymLists,
+    make_list_step,
+)
+from reader.transforms.text.synonyms import read_synonyms
 from reader.windows import WindowRows
 from shard_format import ShardSetError
 
@@ -39,13 +48,13 @@ class TextParser(Parser):
         labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the text.
         augment: Name of the augmentation.
-        synonyms: File of synonyms for it, or None.
+        synonyms: Synonyms for it, or None.
     """
 
     labels: TargetLabels
     further: FurtherFeatures
     augment: str
-    synonyms: Path | None
+    synonyms: SynonymLists | None
 
     @property
     @override
@@ -71,12 +80,25 @@ class TextParser(Parser):
     @property
     @override
     def needs_tensorflow(self) -> str:
-        return "" if self.augment == "none" else f"augment={self.augment!r}"
+        names = {name for step in TEXT_AUGMENTATIONS[self.augment] for name in step}
+        return "" if names <= set(LIST_TRANSFORMS) else f"augment={self.augment!r}"
 
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         labels = self.labels.targets(rows.columns) if self.labels else None
-        return byte_strings(rows.byte_values(TEXT)), labels, self.further.values(rows.columns)
+        texts = byte_strings(rows.byte_values(TEXT))
+        if self._steps:
+            # What is not UTF-8, though it should be, comes out as it was.
+            decoded = [text.decode(errors="surrogateescape") for text in texts]
+            for number, step in enumerate(self._steps):
+                decoded = step(decoded, ArrayDraws(rows.keys).stream(number))
+            texts[:] = [text.encode(errors="surrogateescape") for text in decoded]
+        return texts, labels, self.further.values(rows.columns)
+
+    @functools.cached_property
+    def _steps(self) -> tuple[ListStep, ...]:
+        steps = TEXT_AUGMENTATIONS[self.augment]
+        return tuple(make_list_step(names, self.synonyms) for names in steps)
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -107,5 +129,5 @@ def text_parser(split: OpenSplit, options: ReadOptions) -> TextParser:
         labels=labels,
         further=further,
         augment=options.augment,
-        synonyms=None if options.synonyms is None else Path(options.synonyms),
+        synonyms=None if options.synonyms is None else read_synonyms(Path(options.synonyms)),
     )

@@ -22,7 +22,7 @@ from reader.record_types.features import (
 from reader.record_types.token_lengths import RecordLengths, padding_share
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
-from reader.transforms.tokens import TOKEN_AUGMENTATIONS
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS, transformed
 from reader.windows import WindowRows
 from shard_format import DamageError
 from shard_format.example_parser import NumberLists, join_columns
@@ -78,14 +78,10 @@ class TokenParser(Parser):
     def targets(self) -> str:
         return self.labels.kind
 
-    @property
-    @override
-    def needs_tensorflow(self) -> str:
-        return "" if self.augment == "none" else f"augment={self.augment!r}"
-
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         ids = rows.numbers_of(TOKENS)
+        ids = transformed(ids, rows.keys, "tokens", self.augment, self.vocabulary)
         if self.tokens.max_tokens is not None:
             ids = ids.cut(self.tokens.max_tokens)
         labels = self.labels.targets(rows.columns) if self.labels else None

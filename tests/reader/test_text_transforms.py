@@ -21,7 +21,7 @@ from reader.transforms.text import (
     make_step,
     synonym_replacement,
 )
-from reader.transforms.text.synonyms import read_synonyms
+from reader.transforms.text.synonyms import read_synonyms, synonym_table
 from shard_format import UsageError
 from tests.fixtures.proofs import examples
 
@@ -125,7 +125,7 @@ def synonyms(tmp_path: Path) -> Path:
 
 
 def test_synonym_replacement(synonyms: Path) -> None:
-    listed = read_synonyms(synonyms)
+    listed = synonym_table(read_synonyms(synonyms))
 
     def apply(text: Any, draws: Draws) -> Any:
         return synonym_replacement(text, draws, listed)
@@ -146,7 +146,7 @@ def test_synonym_replacement(synonyms: Path) -> None:
 
 def test_synonyms_that_end_in_a_mark_and_a_list_that_begins_with_one(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("\ufefffilm, movie\nहिंदी, भाषा\n", encoding="utf-8")
-    listed = read_synonyms(tmp_path / "list")
+    listed = synonym_table(read_synonyms(tmp_path / "list"))
 
     def apply(text: Any, draws: Draws) -> Any:
         return synonym_replacement(text, draws, listed)
@@ -195,7 +195,7 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(
 
 
 def test_every_operation_of_a_step_has_its_turn(synonyms: Path) -> None:
-    step = make_step(("word_swap", "word_dropout"), read_synonyms(synonyms))
+    step = make_step(("word_swap", "word_dropout"), synonym_table(read_synonyms(synonyms)))
     changed = both_ways(step, [SENTENCE] * 90)
     words = [text.split() for text in changed]
     dropped = sum(len(text) < len(SENTENCE.split()) for text in words)

@@ -17,7 +17,7 @@ from reader.graph import order as graph_order
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS
 from reader.transforms.rand_augment import OPERATIONS
 from reader.transforms.text import TEXT_TRANSFORMS, Draws, synonym_replacement
-from reader.transforms.text.synonyms import read_synonyms
+from reader.transforms.text.synonyms import read_synonyms, synonym_table
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS
 
 MAX_BYTES = 1_000_000  # of all images
@@ -94,7 +94,7 @@ def test_examples_of_text_are_what_comes_out(text: str, tmp_path: Path) -> None:
     assert words is not None
     path = tmp_path / "synonyms.txt"
     path.write_text(words[1], encoding="utf-8")
-    synonyms = read_synonyms(path)
+    synonyms = synonym_table(read_synonyms(path))
     transforms = {
         **TEXT_TRANSFORMS,
         "synonym_replacement": lambda text, draws: synonym_replacement(text, draws, synonyms),

@@ -13,7 +13,7 @@ from reader.graph.record_types.base import BatchParser, GraphParser
 from reader.record_types.features import FurtherFeatures, TargetLabels
 from reader.record_types.text import TEXT, TextParser
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
-from reader.transforms.text.synonyms import read_synonyms
+from reader.transforms.text.synonyms import synonym_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class GraphTextParser(BatchParser):
 
 def text_parser(parser: TextParser) -> GraphTextParser:
     """The parser of a graph that does what one in NumPy does."""
-    synonyms = None if parser.synonyms is None else read_synonyms(parser.synonyms)
+    synonyms = None if parser.synonyms is None else synonym_table(parser.synonyms)
     names = TEXT_AUGMENTATIONS[parser.augment]
     return GraphTextParser(
         labels=parser.labels,

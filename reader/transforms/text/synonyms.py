@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ _BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
 _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
 
+# The synonyms of each word of a list, in lower case all of them.
+SynonymLists = Mapping[str, Sequence[str]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Synonyms:
-    """The words of a list, and the synonyms of each.
+    """`SynonymLists` in TensorFlow.
 
     Attributes:
         table: A tf.lookup table from a word in lower case to its number, -1 for all others.
@@ -31,7 +36,7 @@ class Synonyms:
     others: Any
 
 
-def read_synonyms(path: Path) -> Synonyms:
+def read_synonyms(path: Path) -> SynonymLists:
     """The list in a file of UTF-8: a group of synonyms per line.
 
     The words of a line are separated by commas ("film, movie, motion picture"); a word may be in
@@ -56,11 +61,16 @@ def read_synonyms(path: Path) -> Synonyms:
             known.update((other, None) for other in words if other != word)
     if not others:
         raise UsageError(f"No line of synonyms in {path}. Write for instance 'film, movie'.")
-    keys = tf.constant(list(others))
-    values = tf.range(len(others), dtype=tf.int64)
+    return {word: list(known) for word, known in others.items()}
+
+
+def synonym_table(lists: SynonymLists) -> Synonyms:
+    """The lists as tensors."""
+    keys = tf.constant(list(lists))
+    values = tf.range(len(lists), dtype=tf.int64)
     return Synonyms(
         tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1),
-        tf.ragged.constant([list(words) for words in others.values()], dtype=tf.string),
+        tf.ragged.constant(list(lists.values()), dtype=tf.string),
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from reader.lazy_tensorflow import tf
 from reader.transforms.text.draws import Draws
 
@@ -82,6 +85,16 @@ def without_some(values: Any, draws: Any) -> Any:
     largest = tf.reduce_max(values.with_flat_values(draws), axis=1)
     keep = (draws >= SHARE) | (draws == tf.gather(largest, values.value_rowids()))
     return tf.ragged.boolean_mask(values, values.with_flat_values(keep))
+
+
+def stays(draws: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """[number of values] bool: the values that `without_some` keeps, of rows of [n] lengths."""
+    keep = draws >= SHARE
+    filled = lengths[lengths > 0]
+    if len(filled):
+        largest = np.maximum.reduceat(draws, np.cumsum(filled) - filled)
+        keep |= draws == np.repeat(largest, filled)
+    return keep
 
 
 def word_swap(text: Any, draws: Draws) -> Any:
