@@ -1,8 +1,8 @@
 """Transforms of images between decoding and batching.
 
-A transform maps a dictionary of tensors or arrays and its random numbers, which the pipeline draws from
-(seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this
-order:
+A transform maps a dictionary of tensors or arrays and its random numbers, which the pipeline draws
+from (seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in
+this order:
 
     "crop"     {"size": [2] int32, height and width} -> and "box": [4] int32, top, left, height and
                width of what is wanted; the rest need not be decoded (`reader/decoders.py`)
@@ -20,7 +20,8 @@ is a batch where one of that stage came before, and nothing otherwise. All image
 or their stored size without one.
 
 `__call__` says this in TensorFlow operations, for one image before the batch. `arrays` says it in
-NumPy and OpenCV, for [n, ...] of them, but for one at the stage "decoded"; both draw the same.
+NumPy and OpenCV, for [n, ...] of them, but for one at the stage "decoded", and has labels at the
+stage "batch" alone. Both do the same by the same random numbers.
 
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
 unchanged; docs/transforms.md has an example.

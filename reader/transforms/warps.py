@@ -121,7 +121,10 @@ def warp_nearest(image: Any, matrix: tuple[Any, ...], fill: int) -> Any:
 def warp_array(
     image: npt.NDArray[Any], matrix: tuple[Any, ...], fill: float, target: npt.NDArray[Any]
 ) -> None:
-    """`warp` in OpenCV, into a target of the shape and type of the image."""
+    """`warp` in OpenCV, into a target of the shape and type of the image.
+
+    OpenCV 5 takes places as they are, OpenCV 4 rounds them to a 32nd of a pixel.
+    """
     height, width = image.shape[:2]
     middle = np.array([width - 1, height - 1]) / 2
     from_corner = np.array(matrix, np.float64).reshape(2, 3)

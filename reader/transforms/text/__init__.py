@@ -1,8 +1,9 @@
 """What may be done to a document between its record and the batch.
 
 A transform is a pure function of a batch of texts and of their random numbers, which are drawn
-from (seed, epoch, record): in TensorFlow operations on strings, and in Python. A character is a Unicode code
-point, a word the characters between white space; what was changed has one space between its words.
+from (seed, epoch, record): in TensorFlow operations on strings, and in Python. A character is a
+Unicode code point, a word the characters between white space; what was changed has one space
+between its words.
 
 To add one: write a file, add it to TEXT_TRANSFORMS, and name it in an augmentation. Where
 LIST_TRANSFORMS has one of the same name, a stream needs no TensorFlow for it.
