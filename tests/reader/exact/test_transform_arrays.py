@@ -95,7 +95,7 @@ def both_ways(directory: Path, augment: Any, **options: Any) -> list[tuple[Any, 
     return pairs
 
 
-STRONG = [Rotation(180, fill=7), Scale(0.3, 3), RandAugment(8, 30), RandAugment(1, 0)]
+STRONG = [Rotation(180, fill=7), Scale(0.3, 3), RandAugment(2, 30), RandAugment(1, 0)]
 STRONG += [RandomErasing(1, fill="color"), RandomErasing(1, 0.5, 1, fill=9.5)]
 STRONG += [Mixup(0.4, 0.5), CutMix(0.4, 0.5)]
 ALL = [(name, make()) for name, make in TRANSFORMS.items() if make().stage != "crop"]
