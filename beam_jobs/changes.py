@@ -170,7 +170,7 @@ def _version_differences(before: object, now: Mapping[str, Any]) -> Iterator[str
     if not isinstance(before, dict):
         return
     now = json.loads(json.dumps(now))
-    if any(before.get(name) != now.get(name) for name in ("unit_version", "version")):
+    if any(before.get(name) != now.get(name) for name in ("unit_version", "version", "kept")):
         yield "the code that stages records: of another version of shardmill"
     then, later = before.get("kernels"), now.get("kernels")
     if isinstance(then, list) and then != later:

@@ -23,7 +23,7 @@ from reader.record_types import RECORD_TYPES, ParserFactory
 from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageParser
 from reader.records.open_split import OpenSplit
-from reader.records.selection import selected_records
+from reader.records.selection import missing_columns, selected_records
 from reader.records.split_index import open_lazily
 from reader.stream import StreamInfo, stream_info
 from reader.windows import Windows
@@ -107,7 +107,8 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     selection: Int64Array | None = None
     if options.where is not None:
         where = root / manifest.index_file(options.split)
-        selection = selected_records(options.where, index, _class_names(manifest), where)
+        names, missing = _class_names(manifest), missing_columns(manifest.schema, index, root)
+        selection = selected_records(options.where, index, names, where, missing)
         _check_batch(len(selection), f"records that where={options.where!r} selects", options, root)
     geometry = _checked_geometry(split, options, root, selection)
     opened = OpenSplit(root, manifest, options.split, index, geometry, selection)
@@ -121,9 +122,7 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     sampler: Sampler | None = None
     by_column = isinstance(options.sample, str) and options.sample != BALANCED
     if by_column:
-        check_choice("column in sample", options.sample, [BALANCED, *index.column_names], root)
-        column = opened.column(str(options.sample))
-        sampler = make_weight_sampler(str(options.sample), column, options.seed, opened.where)
+        sampler = _column_sampler(str(options.sample), opened, options.seed)
     elif options.sample is not None:
         # Of several labels, the first that was asked for.
         label = next(iter(labels.features.values()), None)
@@ -152,6 +151,22 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
         skipped=skipped,
         earlier=tuple(one.view for one in manifest.generations[:-1]),
     )
+
+
+def _column_sampler(name: str, opened: OpenSplit, seed: int) -> Sampler:
+    """The sampler by a column of the index.
+
+    Raises:
+        UsageError: There is no such column, or it has no weights.
+    """
+    index, missing = opened.index, missing_columns(opened.schema, opened.index, opened.root)
+    if name in missing:
+        columns = ", ".join(index.column_names)
+        raise UsageError(
+            f"sample={name!r} is no column of {opened.where}. Columns are {columns}.{missing[name]}"
+        )
+    check_choice("column in sample", name, [BALANCED, *index.column_names], opened.root)
+    return make_weight_sampler(name, opened.column(name), seed, opened.where)
 
 
 def _hiding_latency(windows: Windows, mean_bytes: float) -> Windows:

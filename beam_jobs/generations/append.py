@@ -41,6 +41,7 @@ from shard_format import (
     load_manifest,
     naming,
 )
+from shard_format.kept_columns import KEPT_IN_INDEX
 
 # Options that an appended generation may have of its own.
 _OWN = frozenset({"source", "id_prefix"})
@@ -155,6 +156,7 @@ def generation_job(
     manifest = load_manifest(base)
     check_appendable(base, manifest)
     options = like_the_set(options, base, manifest, given)
+    options = dataclasses.replace(options, kept_in_index=bool(manifest.config.get(KEPT_IN_INDEX)))
     out = base / naming.generation_folder(manifest.newest + 1)
     return dataclasses.replace(options, out=str(out), base=str(base), append=False)
 

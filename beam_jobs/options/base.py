@@ -26,6 +26,7 @@ from beam_jobs.options.values import (
 from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import UsageError
+from shard_format.kept_columns import KEPT_IN_INDEX
 from shard_format.naming import check_name
 
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
@@ -58,6 +59,8 @@ class PreprocessOptions:
         index_in_one: Whether the index of each split is one file, in a repair of a set that was
             built before there were parts.
         duplicates_in_one: Whether the duplicates are one file, in such a repair.
+        kept_in_index: Whether the index has the columns of --keep-columns. Not in a repair of a set
+            that was built before indexes had them, nor in what is appended to such a set.
     """
 
     # The job of `shardmill preprocess`, and its help.
@@ -76,6 +79,7 @@ class PreprocessOptions:
     kept_out: tuple[str, ...] = ()
     index_in_one: bool = False
     duplicates_in_one: bool = False
+    kept_in_index: bool = True
     name: str = run_option(
         "set",
         "First part of every shard's file name.",
@@ -415,4 +419,6 @@ class PreprocessOptions:
             values["near_threshold"] = type(self).near_threshold
         if not splits_are_given(self.split):
             values["split"] = parse_splits(self.split)
+        if self.keep_columns and self.kept_in_index:
+            values[KEPT_IN_INDEX] = True
         return values

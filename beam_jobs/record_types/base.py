@@ -28,7 +28,18 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import Workspace
 from foundation.storage import Place
-from shard_format import LABELS_FIELD, Feature, Schema, label_column
+from shard_format import (
+    LABELS_FIELD,
+    Feature,
+    Schema,
+    UsageError,
+    index_schema,
+    label_column,
+)
+from shard_format.kept_columns import KEPT_TYPES
+
+# Columns by which an index of several labels, or of packed sequences, is known as one.
+_RESERVED_COLUMNS = (LABELS_FIELD.name, "documents", "starts", "padding")
 
 
 class Prepared(NamedTuple):
@@ -100,6 +111,7 @@ class RecordType(abc.ABC):
         ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
             kept records for which one is true, under its name.
         late_columns: Index columns, besides the main label, that sharding fills in.
+        kept_columns: Index columns of --keep-columns.
         plans_at_once: Whether `plan_changes` looks at all units.
         sample_bytes: Bytes of the sample that `prepare_shared_artifacts` reads, about; 0 for none.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
@@ -117,6 +129,7 @@ class RecordType(abc.ABC):
     dedup_features: tuple[pa.Field, ...] = ()
     ledger_columns: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
+    kept_columns: tuple[pa.Field, ...] = ()
     plans_at_once: bool = False
     sample_bytes: int = 0
     planning_passes: int = 0
@@ -262,7 +275,7 @@ class RecordType(abc.ABC):
     @property
     def index_columns(self) -> tuple[pa.Field, ...]:
         """The columns of the index behind the common ones."""
-        return (*self.statistics, *self.late_columns)
+        return (*self.statistics, *self.late_columns, *self.kept_columns)
 
     def files(self, workspace: Workspace) -> dict[str, Place]:
         """Further files of the set: name in the set -> path in the workspace."""
@@ -338,3 +351,28 @@ def label_index_columns(options: PreprocessOptions) -> tuple[pa.Field, ...]:
     """The index columns of labels, besides that of one main label per record."""
     further = (pa.field(label_column(name), pa.int64()) for name in options.further_labels)
     return (*(LABELS_FIELD,) * options.multi_label, *further)
+
+
+def kept_index_columns(
+    options: PreprocessOptions, others: Sequence[pa.Field]
+) -> tuple[pa.Field, ...]:
+    """The index columns of --keep-columns.
+
+    Args:
+        options: The job.
+        others: The columns behind the common ones that the index has without them.
+
+    Raises:
+        UsageError: One of them has the name of another column.
+    """
+    if not options.kept_in_index:
+        return ()
+    kept = parse_kept(options.keep_columns)
+    taken = {*_RESERVED_COLUMNS, *index_schema(others).names}
+    for name, _ in kept:
+        if name in taken:
+            raise UsageError(
+                f"--keep-columns {name!r} has the name of a column that the index of the set has "
+                "itself. Leave it out, or rename the column."
+            )
+    return tuple(pa.field(name, KEPT_TYPES[kind]) for name, kind in kept)

@@ -40,6 +40,7 @@ from beam_jobs.record_types.base import (
     PreparedBatch,
     SingleRecords,
     further_features,
+    kept_index_columns,
     label_index_columns,
 )
 from beam_jobs.staging.sidecars import Sidecars
@@ -93,6 +94,8 @@ class ImageRecords(SingleRecords):
         self.planning_passes = int(self._near)
         self.schema = _schema(options)
         self.late_columns = label_index_columns(options)
+        own_columns = (*self.statistics, *self.late_columns)
+        self.kept_columns = kept_index_columns(options, own_columns)
 
     def stage_options(self) -> dict[str, Any]:
         """Resizing, encoding, decoding, filters, and the versions of the kernels."""

@@ -32,6 +32,7 @@ from beam_jobs.record_types.base import (
     PreparedBatch,
     RecordType,
     further_features,
+    kept_index_columns,
     label_index_columns,
 )
 from beam_jobs.staging.assignment import Assignment
@@ -94,6 +95,8 @@ class TextRecords(RecordType):
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
         self.plans_at_once = bool(self._segments)
         self.late_columns = label_index_columns(options)
+        own_columns = (*self.statistics, *self.late_columns)
+        self.kept_columns = kept_index_columns(options, own_columns)
         own = Feature("id", "text"), Feature("text", "text")
         self.schema = Schema("text", (*own, *further_features(options)))
 

@@ -32,6 +32,7 @@ from foundation.storage import Place
 from shard_format import Manifest, ShardmillError, load_build, naming
 from shard_format.expected_files import whole_build
 from shard_format.generation_folders import generation_numbers
+from shard_format.kept_columns import KEPT_IN_INDEX
 
 # The manifest has the hash of a tokenizer and the applied cleaning steps, not the given options.
 _REPLACED = {"clean", "tokenizer"}
@@ -96,8 +97,10 @@ class BuildJobs:
             of_config = options_of_config(manifest.config)
             given += [_as_in(manifest, saved), _as_in(manifest, of_config)]
             sources = sources or known_sources(saved)
+        kept = bool((saved if manifest is None else manifest.config).get(KEPT_IN_INDEX))
         for values in given:
-            job = _job(values, self._directory, sources)
+            own = {**values, KEPT_IN_INDEX: kept}
+            job = _job(own, self._directory, sources)
             if job is not None and (manifest is None or _agrees(job, manifest)):
                 job = dataclasses.replace(
                     job,

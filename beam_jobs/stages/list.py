@@ -56,6 +56,8 @@ from shard_format.fingerprint_files import item_parts
 UNIT_VERSION = 3
 # Of jobs with --labels: units of earlier versions have the bytes of files without a row.
 _LABELLED = {"files_without_row": "names"}
+# Of jobs with --keep-columns: sidecars of earlier versions lack these columns.
+_KEPT = {"kept": "in the sidecar"}
 
 _UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
 _SHOWN_REJECTED = 3
@@ -225,6 +227,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
         **({} if options.labels is None else _LABELLED),
+        **(_KEPT if record_type.kept_columns else {}),
         **record_type.stage_options(),
     }
     return Cutting(

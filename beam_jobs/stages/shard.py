@@ -28,7 +28,7 @@ from beam_jobs.staging.examples import BuiltBlock, StagedBlock
 from beam_jobs.staging.reader import Source, read_staged, unit_sources
 from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, read_cells
-from beam_jobs.staging.units import dropping_damaged
+from beam_jobs.staging.units import dropping_damaged, kept_column
 from beam_jobs.workspace import (
     Workspace,
     read_marker,
@@ -308,7 +308,12 @@ class _WrittenShard:
         """
         length = self.lengths
         schema = self._schema
-        columns = {name: table[name] for name in schema.names if name in table.column_names}
+        present = set(table.column_names)
+        staged = {
+            name: kept_column(name) if kept_column(name) in present else name
+            for name in schema.names
+        }
+        columns = {name: table[own] for name, own in staged.items() if own in present}
         columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
         rows = np.concatenate(self._rows)
         if len(rows) != len(table) or np.any(np.diff(rows) != 1):

@@ -48,6 +48,7 @@ from beam_jobs.staging.units import (
     Unit,
     UnitSummary,
     done_before,
+    kept_column,
     unit_files,
     with_offsets,
 )
@@ -63,6 +64,7 @@ from shard_format import (
     label_column,
     shuffle_keys,
 )
+from shard_format.kept_columns import index_values
 
 # The record id breaks the tie of two equal keys, so the order never depends on the unit.
 _SHUFFLE_ORDER = ("key", "record_id")
@@ -237,7 +239,8 @@ class UnitAtWork:
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
-        self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
+        kept = [field.with_name(kept_column(field.name)) for field in record_type.kept_columns]
+        self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels, *kept])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
         self._unreleased_bytes = 0  # of records since memory was released
@@ -299,6 +302,8 @@ class UnitAtWork:
             else:
                 values[name] = kept
                 self.noted[f"empty {name}"] += kept.count("")
+                if self._record_type.kept_columns:
+                    further[kept_column(name)] = index_values(kept, kind)
         frames = encode_frames(self._record_type.staged_features, values, len(records))
         begins = self._frames.append(frames)
         ids = [record.record_id for record in records]

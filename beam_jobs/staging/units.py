@@ -41,6 +41,11 @@ SIDECAR_FIELDS = (
 )
 
 
+def kept_column(name: str) -> str:
+    """The column of a sidecar with a kept column, which may have the name of any of the others."""
+    return f"kept.{name}"
+
+
 _UNIT_ROWS = 2048  # units, as Python objects
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash

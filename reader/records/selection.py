@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from reader.order.numpy_order import Int64Array
 from reader.records.split_index import SplitIndex
-from shard_format import UsageError
+from shard_format import Schema, UsageError
+from shard_format.kept_columns import KEPT_TYPES
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -34,9 +35,36 @@ _RULE = (
     "and or not, + - * /, such as \"words > 20 and language == 'en'\""
 )
 
+NONE_MISSING: Mapping[str, str] = {}
+
+
+def missing_columns(schema: Schema, index: SplitIndex, root: Path) -> dict[str, str]:
+    """What to do about the kept columns of records that the index lacks, by their names.
+
+    The index of a set that was built by an earlier version has none of them.
+
+    Args:
+        schema: Schema of the set.
+        index: Index of the split.
+        root: The set, for messages.
+    """
+    kept = [one.name for one in schema.features if one.kind in KEPT_TYPES and not one.shape]
+    command = "images" if schema.record_type == "image" else schema.record_type
+    return {
+        name: f" Records have {name!r}, but the set was built without kept columns in its index, "
+        "as by earlier versions. To use it here, build it again: 'shardmill preprocess "
+        f"{command} SRC --like {root} --out NEW'."
+        for name in kept
+        if name not in (*index.column_names, "id", "text")
+    }
+
 
 def selected_records(
-    where: str, index: SplitIndex, class_names: Mapping[str, tuple[str, ...]], place: Path
+    where: str,
+    index: SplitIndex,
+    class_names: Mapping[str, tuple[str, ...]],
+    place: Path,
+    missing: Mapping[str, str] = NONE_MISSING,
 ) -> Int64Array:
     """[n] int64 ascending: the numbers of the records that a condition selects.
 
@@ -47,12 +75,13 @@ def selected_records(
         index: Index of the split.
         class_names: By the column of a label the names of its classes, which may be compared with.
         place: The index file, for messages.
+        missing: See `missing_columns`.
 
     Raises:
         UsageError: It is no such condition, names an unknown column, compares values of other
             types, or selects no record.
     """
-    condition = _Condition(where, index.column_names, class_names, place)
+    condition = _Condition(where, index.column_names, class_names, place, missing)
     rows = index.select(sorted(condition.columns))
     number, selected = 0, []
     try:
@@ -94,8 +123,10 @@ class _Condition:
         names: list[str],
         class_names: Mapping[str, tuple[str, ...]],
         place: Path,
+        missing: Mapping[str, str],
     ) -> None:
         self._where, self._names, self._place = where, names, place
+        self._missing = missing
         self._class_names = class_names
         self.columns: set[str] = set()
         try:
@@ -181,7 +212,7 @@ class _Condition:
         if name not in self._names:
             raise UsageError(
                 f"where={self._where!r} names {name!r}, which is no column of {self._place}. "
-                f"Columns are {', '.join(self._names)}."
+                f"Columns are {', '.join(self._names)}.{self._missing.get(name, '')}"
             )
         self.columns.add(name)
         return pc.field(name)

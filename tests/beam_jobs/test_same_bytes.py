@@ -78,7 +78,7 @@ WORK = ((1, "64KiB"), (2, "1MiB"))
 # Each of them plans or writes in a way of its own; the other variants, and other work, are proofs.
 ALWAYS = {"near", "stratified", "oversampled", "keep", "webp"}
 ALWAYS |= {"text-near", "text-parts", "text-stratified", "text-given-splits", "text-web"}
-ALWAYS |= {"text-tokens", "text-packed", "text-kept"}
+ALWAYS |= {"text-tokens", "text-packed", "text-kept", "text-kept-in-index"}
 
 
 def on_any_units(variants):
@@ -117,6 +117,7 @@ def test_small_images_keep_their_size(root_hash, repository, samples, tmp_path, 
 
 
 # The same of documents; tokenizers are trained, so their bytes count too.
+KEPT = {"keep_columns": "category", "no_labels": True, "encoding": "auto"}
 TEXT_VARIANTS = {
     "text": {},
     "text-near": {"dedup": "near", "near_threshold": 0.5},
@@ -130,7 +131,9 @@ TEXT_VARIANTS = {
     "text-unigram": {"train_tokenizer": "unigram:600"},
     "text-packed": {"train_tokenizer": "bpe:600", "pack": 64},
     "text-best-fit": {"train_tokenizer": "bpe:600", "pack": 64, "packing": "best-fit"},
-    "text-kept": {"keep_columns": "category", "no_labels": True, "encoding": "auto"},
+    # Of a set that was built before indexes had these columns, and of any since.
+    "text-kept": KEPT | {"kept_in_index": False},
+    "text-kept-in-index": KEPT,
 }
 
 

@@ -1,0 +1,38 @@
+"""Kept columns in the index: what a record has in a column of `--keep-columns`.
+
+The value in the index follows from the value in the record, so that it can be computed again from
+that: of a text the beginning, since an index is to stay small, and null where the record has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+KEPT_IN_INDEX = "kept_in_index"
+"""Key of the manifest's config: true if the index has the kept columns."""
+
+KEPT_TYPES = {"text": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+"""Type of the column by the kind of the feature."""
+
+TEXT_BYTES = 256
+"""Bytes of a text that the index has; of a longer one as many whole characters as fit."""
+
+
+def index_values(values: Sequence[str | int | float], kind: str) -> pa.Array:
+    """[n] of `KEPT_TYPES`: the column of the index; null for an empty text and for NaN.
+
+    Args:
+        values: [n], what the records have.
+        kind: The kind of the feature: "text", "int64" or "float32".
+    """
+    if kind == "text":
+        return pa.array([_beginning(str(value)) or None for value in values], KEPT_TYPES[kind])
+    return pa.array(values, KEPT_TYPES[kind], from_pandas=True)
+
+
+def _beginning(text: str) -> str:
+    if 4 * len(text) <= TEXT_BYTES:  # a character takes 4 bytes at most
+        return text
+    return text.encode()[:TEXT_BYTES].decode(errors="ignore")
