@@ -144,6 +144,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
         stream = reader.load(
             options.data,
             split=options.train_split,
+            where=options.where,
             augment=options.augment,
             seed=options.seed,
             state=state,

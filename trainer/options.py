@@ -254,6 +254,12 @@ class TrainOptions:
     validation_split: str = option(
         "auto", "Split to validate on; auto is validation if there is one, none skips it."
     )
+    where: str | None = _read_option(
+        "where",
+        help="Train only on records that fit a condition on the columns of the index. Validation "
+        "takes all records of its split.",
+        excludes={"--class-weights": "selects records, and the weights are those of all"},
+    )
     monitor: str = option(
         "loss",
         "Measure of the validation that makes an epoch the best one, which best.keras keeps.",

@@ -105,6 +105,31 @@ def test_what_the_set_cannot_give_is_refused(write_set, options):
     assert not options().run_dir.exists()
 
 
+def test_a_run_on_the_records_that_a_condition_selects(write_set, options):
+    """Validation takes all records, and a run with another condition is another run."""
+    write_set(train=60, validation=12)
+    first, second, _ = tiny.NAMES
+    some = options(where=f"label in ['{first}', '{second}']", epochs=1)
+    data = open_data(some)
+    stream = data.open_training(None)
+    number = stream.info.records
+    assert 20 < number < 60 and data.validation.info.records == 12
+    steps = stream.steps_per_epoch
+    labels = [one for _, batch in stream.dataset.take(steps) for one in batch.numpy().tolist()]
+    assert {*labels} == {0, 1}
+    events = []
+    train(some, events.append)
+    assert (events[0].num_train_records, events[0].num_validation_records) == (number, 12)
+    record = json.loads((some.run_dir / "run.json").read_text())
+    assert record["identity"]["where"] == some.where
+    with pytest.raises(InputError, match="where was .* is None"):
+        train(options(epochs=1))
+    with pytest.raises(UsageError, match="'size', which is no column of .* Columns are"):
+        open_data(options(where="size > 3")).open_training(None)
+    with pytest.raises(UsageError, match="--where selects records, .* --class-weights"):
+        options(where="width > 3", class_weights=True)
+
+
 def test_a_set_with_one_class_is_refused(write_set, options):
     write_set(class_names=("only",), train=16)
     with pytest.raises(ShardSetError, match="has 1 class, and training needs 2 or more"):
