@@ -10,9 +10,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-KEPT_IN_INDEX = "kept_in_index"
-"""Key of the manifest's config: true if the index has the kept columns."""
-
 KEPT_TYPES = {"text": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
 """Type of the column by the kind of the feature."""
 

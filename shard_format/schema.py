@@ -24,6 +24,12 @@ ENCODINGS = ("jpeg", "png", "webp", "raw")
 "raw" is [height, width, 3] uint8, with the sides in two int64 features of these names.
 """
 
+KEPT_IN_INDEX = "kept_in_index"
+"""Key of the manifest's config: true if the index has the kept columns (`Schema.kept`)."""
+
+# Scalars that record types write themselves; --keep-columns can have none of these names.
+_OWN_SCALARS = frozenset({"id", "text", "height", "width"})
+
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
@@ -83,6 +89,17 @@ class Schema:
             if feature.name == name:
                 return feature
         raise KeyError(name)
+
+    @property
+    def kept(self) -> list[Feature]:
+        """The features of `--keep-columns`: text, int64 and float32, one value each."""
+        return [
+            one
+            for one in self.features
+            if one.kind in ("text", "int64", "float32")
+            and not one.shape
+            and one.name not in _OWN_SCALARS
+        ]
 
     def with_class_names(self, name: str, class_names: tuple[str, ...]) -> Schema:
         """This schema with the class names of label `name`."""

@@ -46,6 +46,7 @@ from shard_format.expected_files import (
 from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.index_parts import open_shard_rows
+from shard_format.kept_damages import kept_damages
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import load_manifest
 from shard_format.shard_list import shard_numbers
@@ -397,7 +398,7 @@ def _because(damage: Damage, detail: str) -> Damage:
 def _index_damages(
     directory: Place, manifest: Manifest, is_whole: Callable[[str], bool]
 ) -> Iterator[Damage]:
-    """Yields where an index, whose bytes are right, contradicts the manifest."""
+    """Yields where an index, whose bytes are right, contradicts the manifest or its records."""
     for split, info in manifest.splits.items():
         if info.index and not is_whole(manifest.shards_file(split)):
             continue
@@ -410,10 +411,14 @@ def _index_damages(
             if not is_whole(part.file):
                 continue
             try:
-                counts = pc.value_counts(open_index(directory / part.file)["shard"])
+                index = open_index(directory / part.file)
+                counts = pc.value_counts(index["shard"])
             except (ShardmillError, pa.ArrowException) as error:
                 yield Damage(part.file, str(error))
                 continue
+            first = info.shards[shards.start].file if shards else None
+            whole = first if first is not None and is_whole(first) else None
+            yield from kept_damages(directory, manifest, index, part.file, whole)
             rows_of = {item["values"]: item["counts"] for item in counts.to_pylist()}
             for shard in shards:
                 rows, must = rows_of.pop(shard, 0), int(records[shard])

@@ -41,7 +41,7 @@ from shard_format import (
     load_manifest,
     naming,
 )
-from shard_format.kept_columns import KEPT_IN_INDEX
+from shard_format.schema import KEPT_IN_INDEX
 
 # Options that an appended generation may have of its own.
 _OWN = frozenset({"source", "id_prefix"})

@@ -26,8 +26,8 @@ from beam_jobs.options.values import (
 from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import UsageError
-from shard_format.kept_columns import KEPT_IN_INDEX
 from shard_format.naming import check_name
+from shard_format.schema import KEPT_IN_INDEX
 
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
 run_option = functools.partial(option, identity=False)

@@ -32,7 +32,7 @@ from foundation.storage import Place
 from shard_format import Manifest, ShardmillError, load_build, naming
 from shard_format.expected_files import whole_build
 from shard_format.generation_folders import generation_numbers
-from shard_format.kept_columns import KEPT_IN_INDEX
+from shard_format.schema import KEPT_IN_INDEX
 
 # The manifest has the hash of a tokenizer and the applied cleaning steps, not the given options.
 _REPLACED = {"clean", "tokenizer"}

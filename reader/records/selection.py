@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from reader.order.numpy_order import Int64Array
 from reader.records.split_index import SplitIndex
 from shard_format import Schema, UsageError
-from shard_format.kept_columns import KEPT_TYPES
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -48,14 +47,13 @@ def missing_columns(schema: Schema, index: SplitIndex, root: Path) -> dict[str, 
         index: Index of the split.
         root: The set, for messages.
     """
-    kept = [one.name for one in schema.features if one.kind in KEPT_TYPES and not one.shape]
     command = "images" if schema.record_type == "image" else schema.record_type
     return {
         name: f" Records have {name!r}, but the set was built without kept columns in its index, "
         "as by earlier versions. To use it here, build it again: 'shardmill preprocess "
         f"{command} SRC --like {root} --out NEW'."
-        for name in kept
-        if name not in (*index.column_names, "id", "text")
+        for name in [one.name for one in schema.kept]
+        if name not in index.column_names
     }
 
 

@@ -23,10 +23,13 @@ from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.repair import repair
 from beam_jobs.run import preprocess
 from shard_format import (
+    IndexWriter,
     Manifest,
     UsageError,
     decode_example,
+    file_info,
     index_parts,
+    index_schema,
     load_manifest,
     naming,
     open_split_index,
@@ -222,6 +225,45 @@ def test_a_repaired_index_is_the_one_that_was_built(kind: str, file: str, tmp_pa
     (out / file).write_bytes((out / file).read_bytes()[:-7])
     assert repair(out).left == []
     assert content == {name: (out / name).read_bytes() for name in names}
+
+
+def rewrite_index(directory: Path, change: Any) -> None:
+    """Writes another index of the training split, with a manifest that has its checksum."""
+    manifest, name = load_manifest(directory), naming.index_file("train")
+    table = change(open_split_index(directory, manifest, "train"))
+    own = table.schema.names[len(index_schema([])) :]
+    with IndexWriter(directory / name, [table.schema.field(one) for one in own]) as writer:
+        writer.append(table)
+    files = dict(manifest.files) | {name: file_info(directory / name)}
+    other = dataclasses.replace(manifest, files=files)
+    (directory / naming.MANIFEST).write_text(other.to_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            lambda table: table.drop_columns(["votes"]),
+            "must have the kept column 'votes', of int64",
+        ),
+        (
+            lambda table: table.set_column(
+                table.column_names.index("score"), "score", table["score"].cast(pa.float64())
+            ),
+            "must have the kept column 'score', of float",
+        ),
+        (
+            lambda table: table.set_column(
+                table.column_names.index("lang"), "lang", pa.array(["en"] * len(table))
+            ),
+            "has other values of 'lang' than records of text-train.tfrecord-00000-of-00003",
+        ),
+    ],
+)
+def test_verify_compares_with_records(change: Any, problem: str, tmp_path: Path) -> None:
+    out = build("text", write_texts(tmp_path / "source", ROWS[:30]), tmp_path / "set")
+    rewrite_index(out, change)
+    assert problem in {one.problem for one in verify(out)[1] if one.file == "index/train.arrow"}
 
 
 def without_columns(kind: str, source: Path, out: Path, **values: Any) -> Path:

@@ -122,11 +122,11 @@ def test_a_run_on_the_records_that_a_condition_selects(write_set, options):
     assert (events[0].num_train_records, events[0].num_validation_records) == (number, 12)
     record = json.loads((some.run_dir / "run.json").read_text())
     assert record["identity"]["where"] == some.where
-    with pytest.raises(InputError, match="where was .* is None"):
+    with pytest.raises(InputError, match=r"where was .* is None"):
         train(options(epochs=1))
-    with pytest.raises(UsageError, match="'size', which is no column of .* Columns are"):
+    with pytest.raises(UsageError, match=r"'size', which is no column of .* Columns are"):
         open_data(options(where="size > 3")).open_training(None)
-    with pytest.raises(UsageError, match="--where selects records, .* --class-weights"):
+    with pytest.raises(UsageError, match=r"--where selects records, .* --class-weights"):
         options(where="width > 3", class_weights=True)
 
 
