@@ -27,7 +27,6 @@ from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import UsageError
 from shard_format.naming import check_name
-from shard_format.schema import KEPT_IN_INDEX
 
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
 run_option = functools.partial(option, identity=False)
@@ -198,7 +197,7 @@ class PreprocessOptions:
     shard_size: str = option("128MiB", "Target size of a shard.", form=SIZE)
     keep_columns: str | None = option(
         None,
-        "Further columns to keep as features of the record.",
+        "Further columns to keep as features of the record, and in the index.",
         "A,B,...",
         check=lambda flag, value: parse_kept(value),
         reading=7,
@@ -419,6 +418,4 @@ class PreprocessOptions:
             values["near_threshold"] = type(self).near_threshold
         if not splits_are_given(self.split):
             values["split"] = parse_splits(self.split)
-        if self.keep_columns and self.kept_in_index:
-            values[KEPT_IN_INDEX] = True
         return values

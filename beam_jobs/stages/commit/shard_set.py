@@ -48,6 +48,7 @@ from shard_format.croissant import write_description
 from shard_format.fingerprint_files import files_in
 from shard_format.manifest import IndexPart
 from shard_format.removed_records import RemovedRecords
+from shard_format.schema import KEPT_IN_INDEX
 from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
@@ -119,7 +120,10 @@ def commit(
         schema=schema,
         splits=splits,
         ledger=ledger,
-        config=options.config() | record_type.config() | plan.settled,
+        config=options.config()
+        | record_type.config()
+        | plan.settled
+        | ({KEPT_IN_INDEX: True} if record_type.kept_columns else {}),
         files={name: file_info(workspace.out / name) for name in files}
         | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in by_workers},
     )
