@@ -291,7 +291,7 @@ def _plan(
             f"schedule is {schedule!r} in reader.mix. Pass the weights from each step on, such as "
             '{10_000: {"data/a": 0.2, "data/b": 0.8}}.'
         )
-    stages = {0: dict(weights)}
+    stages: dict[int, Mapping[Any, float]] = {0: weights}
     for step, own in (schedule or {}).items():
         check_integer("The step in schedule", step, 1, where="reader.mix")
         _check_weights(own, f"The weights from step {step} on are", may_be_zero=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foundation.extras import naming_extras
 from reader.batches import NumpyBatches, read_batches, to_arrays
 from reader.cache.choosing import CacheChoice
 from reader.cache.copying import Copies
@@ -131,10 +132,14 @@ class Stream(abc.ABC):
 
     @functools.cached_property
     def dataset(self) -> tf.data.Dataset:
-        """The batches as a tf.data.Dataset; its first use loads TensorFlow. See `load`."""
+        """The batches as a tf.data.Dataset; its first use loads TensorFlow. See `load`.
+
+        Raises:
+            MissingExtraError: TensorFlow is not installed.
+        """
         # On the CPU even where there is a GPU: tf.data runs there, and tensors would be copied
         # twice.
-        with tf.device("/CPU:0"):
+        with naming_extras(), tf.device("/CPU:0"):
             return self._make_dataset()
 
     @abc.abstractmethod

@@ -124,6 +124,18 @@ def test_a_set_is_looked_at_without_extras(without, shard_set, arguments):
     assert done.returncode == 0, done.stderr
 
 
+def test_batches_are_read_without_extras(without, shard_set):
+    program = f"""
+import reader
+stream = reader.load({str(shard_set)!r}, batch_size=4, image_size=32, augment="standard,mixup")
+images, labels = next(iter(stream))
+print(images.shape)
+"""
+    done = without(ALL, "program", program=program)
+    assert done.returncode == 0, done.stderr
+    assert "(4, 32, 32, 3)" in done.stdout
+
+
 def test_single_records_are_read_without_extras(without, shard_set):
     program = f"import reader; print(reader.random_access({str(shard_set)!r})[0]['image'].shape)"
     done = without(ALL, "program", program=program)
@@ -157,7 +169,10 @@ def test_a_missing_extra_is_one_line_with_the_command(
 def test_a_missing_extra_is_an_error_in_python_too(without, shard_set):
     for hidden, use in (
         ("prepare", "import beam_jobs; beam_jobs.preprocess"),
-        ("train", "import reader; reader.load"),
+        (
+            "train",
+            f"import reader; reader.load({str(shard_set)!r}, batch_size=4, image_size=32).dataset",
+        ),
         ("train", f"import trainer as t; t.train(t.TrainOptions({str(shard_set)!r}, 'run'))"),
     ):
         program = f"try:\n    {use}\nexcept ImportError as error:\n    print(error)"

@@ -12,20 +12,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
-from reader.graph.pipeline import InputPipeline
-from reader.graph.record_types import BatchParser, GraphParser
+from reader.loader import BatchLoader
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_pipeline import dataset_of, open_again, sampled_pipeline
+from reader.profiling.sampled_loader import open_again, sampled_loader
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
+from reader.record_types.base import ElementSpec, Parser
 from reader.stream import Stream
+from reader.windows import WindowRows
 from shard_format import UsageError
 
 _ROUNDS = 2  # so that a busy second of the machine does not fall upon one stage
-_WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number
-_CALL_SECONDS = 0.05  # batches are drained in calls of about that length
+_WARM_UP = 0.4  # of the time that is measured: until what is read ahead has filled
 
 OnStage = Callable[[str], None]  # called with the name of what is measured next
 
@@ -50,13 +51,12 @@ class Stage:
     Attributes:
         name: "storage", "parse", "decode" (with crop and resize), "augment" or "batch".
         cpu_seconds: CPU time per record that this stage adds.
-        up_to_here: Rate of the chain cut short behind this stage, records from memory; None for a
-            stage that was measured by itself.
+        up_to_here: Rate of the chain cut short behind this stage, records from memory.
     """
 
     name: str
     cpu_seconds: float
-    up_to_here: ChainTimes | None
+    up_to_here: ChainTimes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,25 +83,32 @@ class StageTimes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Unparsed(BatchParser):
-    """Records that are not even parsed: an element is the length of a record in bytes."""
+class _Undecoded(Parser):
+    """Records that are not decoded: an element is the number of a record."""
 
     element_shape = property(lambda self: ())
-    element_dtype = property(lambda self: "int32")
+    element_dtype = property(lambda self: "int64")
+    specs = property(lambda self: ElementSpec((), "int64"))
     targets = property(lambda self: "none")
 
     @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        return [("storage", self)]
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
+        return rows.numbers
 
     @override
-    def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        return tf.strings.length(serialized)
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        return np.concatenate(parts)
 
 
-def parsers_by_stage(parser: GraphParser) -> list[tuple[str, GraphParser]]:
-    """Returns (stage, parser that ends behind it) for every stage; the last is the whole one."""
-    return [("storage", _Unparsed()), *parser.stages()]
+def loaders_by_stage(loader: BatchLoader) -> list[tuple[str, BatchLoader]]:
+    """(stage, loader that ends behind it) for every stage; the last is the whole one."""
+    undecoded = _Undecoded(features=())
+    windows = dataclasses.replace(loader.windows, features=())
+    return [
+        ("storage", dataclasses.replace(loader, windows=windows, parser=undecoded)),
+        ("parse", dataclasses.replace(loader, parser=undecoded)),
+        *((name, dataclasses.replace(loader, parser=cut)) for name, cut in loader.parser.stages()),
+    ]
 
 
 def measure_stages(
@@ -120,19 +127,14 @@ def measure_stages(
     if not seconds > 0:
         raise UsageError(f"seconds is {seconds} in reader.measure_stages. Pass a number above 0.")
     on_stage("storage")
-    with tf.device("/CPU:0"):
-        storage = measure_storage(open_again(stream), seconds)
-        pipeline = sampled_pipeline(stream)
-        batching = _batching(pipeline, seconds / _ROUNDS)
-        chains: dict[str, ChainTimes] = {}
-        drains: dict[str, _Drain] = {}
-        for _ in range(_ROUNDS):
-            for name, parser in parsers_by_stage(pipeline.parser):
-                on_stage(name)
-                if name not in drains:
-                    drains[name] = _drain(dataclasses.replace(pipeline, parser=parser))
-                times = drains[name].measure(seconds / _ROUNDS)
-                chains[name] = _least(chains.get(name, times), times)
+    storage = measure_storage(open_again(stream), seconds)
+    drains = {name: _Drain(cut) for name, cut in loaders_by_stage(sampled_loader(stream))}
+    chains: dict[str, ChainTimes] = {}
+    for _ in range(_ROUNDS):
+        for name, drain in drains.items():
+            on_stage(name)
+            times = drain.measure(seconds / _ROUNDS)
+            chains[name] = _least(chains.get(name, times), times)
     stages: list[Stage] = []
     before = 0.0
     reads_files = stream.info.cache != "memory"
@@ -143,7 +145,7 @@ def measure_stages(
         # Noise may make a stage that does next to nothing a gain.
         stages.append(Stage(name, max(0.0, added), chain))
         before = chain.cpu_seconds
-    return StageTimes(storage, reads_files, _with_batching(stages, batching), chain)
+    return StageTimes(storage, reads_files, tuple(stages), chain)
 
 
 def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
@@ -151,70 +153,28 @@ def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
     return ChainTimes(min(one.seconds, other.seconds), min(one.cpu_seconds, other.cpu_seconds))
 
 
-def _drain(pipeline: InputPipeline) -> _Drain:
-    return _Drain(dataset_of(pipeline), pipeline.options.batch_size)
-
-
-def _batching(pipeline: InputPipeline, seconds: float) -> ChainTimes | None:
-    """What putting finished elements into batches takes; None where they never are apart."""
-    if isinstance(pipeline.parser, BatchParser):
-        return None
-    batch_size = pipeline.options.batch_size
-    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(pipeline))))
-    dataset = tf.data.Dataset.from_tensors(element).repeat()
-    dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-    return _Drain(dataset, batch_size).measure(seconds)
-
-
-def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[Stage, ...]:
-    """The stages with that of batching behind them, which decoding was charged with.
-
-    A chain cut short before it decodes batches numbers, one that decodes batches images.
-    """
-    if batching is None:
-        return tuple(stages)
-    charged = next(stage for stage in stages if stage.name == "decode")
-    share = min(batching.cpu_seconds, charged.cpu_seconds)
-    rest = dataclasses.replace(charged, cpu_seconds=charged.cpu_seconds - share)
-    kept = [rest if stage is charged else stage for stage in stages]
-    return (*kept, Stage("batch", share, None))
-
-
 class _Drain:
-    """Takes batches from an endless data set and drops them inside the graph, as a model would.
-
-    A loop in Python would add 50 to 100 us a batch, of which a small batch of text has fewer.
+    """Takes batches from an endless loader and drops them.
 
     Args:
-        dataset: The data set.
-        batch_size: Records in each of its batches.
+        loader: The loader.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, batch_size: int) -> None:
-        @tf.function
-        def drop(batches: Any, count: Any) -> None:
-            for _ in tf.range(count):
-                next(batches)
-
-        self._drop, self._batches, self._batch_size = drop, iter(dataset), batch_size
-        drop(self._batches, tf.constant(1))
+    def __init__(self, loader: BatchLoader) -> None:
+        self._loader, self._batches = loader, loader.batches(0, 0)
 
     def measure(self, seconds: float) -> ChainTimes:
         """What a record takes, after a warm-up: between two measurements buffers have filled."""
-        _, per_call, _ = self._take(_WARM_UP * seconds, 1)
-        dropped, _, elapsed = self._take(seconds, per_call)
-        records = dropped * self._batch_size
+        self._take(_WARM_UP * seconds)
+        dropped, elapsed = self._take(seconds)
+        records = dropped * self._loader.share
         return ChainTimes(elapsed.alone_seconds / records, elapsed.cpu_seconds / records)
 
-    def _take(self, seconds: float, per_call: int) -> tuple[int, int, Elapsed]:
-        """(batches dropped in some seconds, how many in the last call, the time it took)."""
+    def _take(self, seconds: float) -> tuple[int, Elapsed]:
+        """The batches that were dropped in some seconds, at least one, and the time it took."""
         clock, dropped = Clock(), 0
-        begin = now = time.perf_counter()
-        while now - begin < seconds:
-            call = now
-            self._drop(self._batches, tf.constant(per_call))
-            now = time.perf_counter()
-            dropped += per_call
-            if now - call < _CALL_SECONDS and now - begin < seconds:
-                per_call *= 2
-        return dropped, per_call, clock.elapsed()
+        end = time.perf_counter() + seconds
+        while not dropped or time.perf_counter() < end:
+            next(self._batches)
+            dropped += 1
+        return dropped, clock.elapsed()

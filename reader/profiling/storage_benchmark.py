@@ -6,15 +6,14 @@ import dataclasses
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from reader.opening import Opened
 from reader.order.numpy_order import Int64Array
+from reader.profiling.sampled_loader import read_places, record_numbers
 
 # Asked for at once: some times what is read in parallel, so that these reads never run out.
 _RECORDS_AT_A_TIME = 1024
@@ -43,10 +42,11 @@ class StorageTimes:
     record_bytes: float
 
 
-def record_runs(opened: Opened, numbers: Int64Array) -> list[tuple[Path, int, int]]:
+def record_runs(opened: Opened, places: Int64Array) -> list[tuple[Path, int, int]]:
     """(file, offset, bytes) of runs of adjacent records; none if the split has no local files."""
     if opened.files is None:
         return []
+    numbers = record_numbers(opened, places)
     shard, offset, length = opened.files.index.take(("shard", "offset", "length"), numbers)
     end = offset + length
     breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])
@@ -69,10 +69,8 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
         opened: The split, from files.
         seconds: How long to read cold, and at most how long warm.
     """
-    read = _reader(opened)
     record_bytes = opened.info.stored_bytes / opened.info.records
     parts = _parts(opened)
-    read(parts[0])  # traces the graph
     cold, read_bytes, done, from_storage = 0.0, 0, 0, False
     for part in parts:
         runs = record_runs(opened, part)
@@ -80,7 +78,7 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
         largest = max(runs, key=lambda run: run[2], default=None)
         from_storage = from_storage or (largest is not None and not in_page_cache(largest))
         begin = time.perf_counter()
-        read(part)
+        read_places(opened, part)
         cold += time.perf_counter() - begin
         done, read_bytes = done + 1, read_bytes + int(len(part) * record_bytes)
         if cold >= seconds or read_bytes >= _MOST_BYTES:
@@ -89,7 +87,7 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
     warm_records, begin, cpu = 0, time.perf_counter(), time.process_time()
     while not warm_records or time.perf_counter() - begin < seconds / 2:
         for part in parts[:done]:
-            read(part)
+            read_places(opened, part)
             warm_records += len(part)
     return StorageTimes(
         cold_seconds=cold / records if from_storage else None,
@@ -101,7 +99,7 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
 
 def _parts(opened: Opened) -> list[Int64Array]:
     """Record numbers in parts of runs, in an order without system: no disk can read ahead."""
-    geometry, info = opened.pipeline.windows.worker_shard.geometry, opened.info
+    geometry, info = opened.loader.windows.worker_shard.geometry, opened.info
     run = 1 if info.shuffle == "full" else geometry.chunk_records
     most = min(_RECORDS_AT_A_TIME, int(_BYTES_AT_A_TIME * info.records / info.stored_bytes))
     starts = np.random.default_rng(0).permutation(-(-info.records // run)) * run
@@ -117,16 +115,6 @@ def _parts(opened: Opened) -> list[Int64Array]:
 def _in_runs(starts: Int64Array, run: int, records: int) -> Int64Array:
     numbers = (starts[:, None] + np.arange(run)).ravel()
     return numbers[numbers < records]
-
-
-def _reader(opened: Opened) -> Callable[[Int64Array], Any]:
-    record_reader = opened.pipeline.windows.record_reader
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
-    def read(numbers: Any) -> Any:
-        return tf.size(record_reader.read(numbers))
-
-    return lambda numbers: read(tf.constant(numbers, tf.int64)).numpy()
 
 
 def evict(runs: Iterable[tuple[Path, int, int]]) -> None:

@@ -110,6 +110,13 @@ class Parser(abc.ABC):
         """Whether `join` mixes records with one another, which is worth a thread's while too."""
         return False
 
+    def stages(self) -> list[tuple[str, Parser]]:
+        """(stage, parser that ends behind it), for measurements; the last one is the parser itself.
+
+        Stages are named as in `reader.StageTimes`.
+        """
+        return [("augment", self)]
+
     def start(self, size: int) -> Any:
         """The memory of a batch of that many records; None where its size is not known yet."""
         return None

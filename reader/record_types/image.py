@@ -118,6 +118,11 @@ class ImageParser(Parser):
         return _PART_RECORDS
 
     @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        cropped = dataclasses.replace(self, steps=Steps(self.steps.of("crop")))
+        return [("decode", cropped), ("augment", self)]
+
+    @override
     def start(self, size: int) -> Any:
         shape = self.image_shape
         if None in shape:  # a batch of one image

@@ -79,6 +79,10 @@ class TokenParser(Parser):
         return self.labels.kind
 
     @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        return [("augment", dataclasses.replace(self, pad="none")), ("batch", self)]
+
+    @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         ids = rows.numbers_of(TOKENS)
         ids = transformed(ids, rows.keys, "tokens", self.augment, self.vocabulary)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import reader
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_pipeline import (
-    dataset_of,
+from reader.profiling.sampled_loader import (
     open_again,
+    read_places,
     sample_numbers,
-    sampled_pipeline,
+    sampled_loader,
 )
-from reader.profiling.stages import measure_stages, parsers_by_stage
+from reader.profiling.stages import loaders_by_stage, measure_stages
 from reader.profiling.storage_benchmark import (
     evict,
     in_page_cache,
@@ -24,6 +24,7 @@ from reader.profiling.storage_benchmark import (
     record_runs,
 )
 from shard_format import UsageError
+from shard_format.example_parser import parse_examples
 from tests.fixtures.proofs import proof
 
 SECONDS = 0.05
@@ -45,8 +46,8 @@ def test_every_stage_of_images_is_measured(tiny) -> None:
     seen: list[str] = []
     times = measure_stages(stream, SECONDS, seen.append)
     names = [stage.name for stage in times.stages]
-    assert names == ["storage", "parse", "decode", "augment", "batch"]
-    assert set(seen) == set(names) - {"batch"}
+    assert names == ["storage", "parse", "decode", "augment"]
+    assert set(seen) == set(names)
     assert all(stage.cpu_seconds >= 0 for stage in times.stages)
     assert times.slowest.cpu_seconds == max(stage.cpu_seconds for stage in times.stages)
     assert times.reads_files
@@ -60,40 +61,40 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
     assert not times.reads_files
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(("pad", "buckets"), [("longest", 1), ("none", 3), ("max", 3)])
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
-    stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
-    pipeline = sampled_pipeline(stream)
-    parsers = parsers_by_stage(pipeline.parser)
-    assert [name for name, _ in parsers] == ["storage", "parse", "augment", "batch"]
-    for _, parser in parsers:
-        batch = next(iter(dataset_of(dataclasses.replace(pipeline, parser=parser))))
-        assert tf.nest.flatten(batch, expand_composites=False)[0].shape[0] == 4
+    stream = reader.load(
+        documents, batch_size=4, augment="strong", pad=pad, buckets=buckets, max_tokens=6
+    )
+    loaders = loaders_by_stage(sampled_loader(stream))
+    assert [name for name, _ in loaders] == ["storage", "parse", "augment", "batch"]
+    for _, loader in loaders[:2]:
+        assert next(loader.batches(0, 0)).shape == (4,)
+    for _, loader in loaders[2:]:
+        assert len(next(loader.batches(0, 0))[1]) == 4
 
 
 def test_every_prefix_of_texts_gives_batches(text_set) -> None:
     data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
-    pipeline = sampled_pipeline(reader.load(data, batch_size=4, augment="standard"))
-    parsers = parsers_by_stage(pipeline.parser)
-    assert [name for name, _ in parsers] == ["storage", "parse", "augment"]
-    for _, parser in parsers:
-        assert (
-            tf.nest.flatten(next(iter(dataset_of(dataclasses.replace(pipeline, parser=parser)))))[
-                0
-            ].shape[0]
-            == 4
-        )
+    loaders = loaders_by_stage(sampled_loader(reader.load(data, batch_size=4, augment="standard")))
+    assert [name for name, _ in loaders] == ["storage", "parse", "augment"]
+    assert [len(next(loader.batches(0, 0))) for _, loader in loaders] == [4, 4, 2]
+
+
+def assert_equal(batches: Any, expected: Any) -> None:
+    for batch, other in zip(batches, expected, strict=True):
+        for value, known in zip(batch, other, strict=True):
+            np.testing.assert_array_equal(value, known)
 
 
 @proof
 def test_decoded_images_are_measured_as_the_cache_has_them(tiny) -> None:
     options = {"batch_size": 4, "image_size": 8, "augment": "standard", "epochs": 2}
     stream = reader.load(tiny, **options, cache="memory", cache_stage="decoded")
-    pipeline = sampled_pipeline(stream)
-    assert pipeline.options.epochs is None
-    for expected, batch in zip(stream.dataset, dataset_of(pipeline), strict=False):
-        tf.nest.map_structure(np.testing.assert_array_equal, expected, batch)
+    loader = sampled_loader(stream)
+    assert loader.options.epochs is None
+    whole = list(stream)
+    assert_equal(itertools.islice(loader.batches(0, 0), len(whole)), whole)
     times = measure_stages(stream, SECONDS)
     assert [stage.name for stage in times.stages][:3] == ["storage", "parse", "decode"]
     assert not times.reads_files
@@ -103,27 +104,22 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
     """A sample that is the whole split gives the very batches of the stream."""
     options = {"batch_size": 4, "image_size": 8, "augment": "strong", "seed": 3}
     stream = reader.load(tiny, **options, epochs=2, cache="off")
-    pipeline = sampled_pipeline(stream)
-    _, parser = parsers_by_stage(pipeline.parser)[-1]
-    made = dataset_of(dataclasses.replace(pipeline, parser=parser)).take(2 * stream.steps_per_epoch)
-    for expected, batch in zip(stream.dataset, made, strict=True):
-        tf.nest.map_structure(np.testing.assert_array_equal, expected, batch)
+    _, loader = loaders_by_stage(sampled_loader(stream))[-1]
+    whole = list(stream)
+    assert_equal(itertools.islice(loader.batches(0, 0), len(whole)), whole)
 
 
 def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch) -> None:
     """Records that stand for others bring their own lengths, or batches would be of all lengths."""
-    monkeypatch.setattr("reader.profiling.sampled_pipeline.SAMPLE_RECORDS", 7)
+    monkeypatch.setattr("reader.profiling.sampled_loader.SAMPLE_RECORDS", 7)
     stream = reader.load(documents, batch_size=4, buckets=8, cache="off")
     opened = open_again(stream)
     numbers = sample_numbers(opened, 7)
-    pipeline = sampled_pipeline(stream)
-    asked = tf.range(20, dtype=tf.int64)
-    serialized = pipeline.windows.record_reader.read(asked)
-    assert pipeline.windows.lengths is not None
-    lengths = pipeline.windows.lengths(asked)
-    spec = {"tokens": tf.io.RaggedFeature(tf.int64)}
-    tokens = tf.io.parse_example(serialized, spec)["tokens"].row_lengths()
-    np.testing.assert_array_equal(lengths, tokens)
+    windows = sampled_loader(stream).windows
+    asked = np.arange(20)
+    columns = parse_examples(windows.record_reader.read(asked), windows.features)
+    assert windows.lengths is not None
+    np.testing.assert_array_equal(windows.lengths[asked], np.diff(columns["tokens"].splits))
     assert len(numbers) <= 7
 
 
@@ -135,6 +131,31 @@ def test_samples_are_records_of_the_split(documents, most) -> None:
     assert numbers.min() >= 0
     assert numbers.max() < 120
     assert (np.diff(numbers) > 0).all()
+
+
+def test_records_that_are_selected_are_measured(documents) -> None:
+    stream = reader.load(documents, batch_size=4, where="label == 'class1' and tokens > 6")
+    opened = open_again(stream)
+    windows = sampled_loader(stream).windows
+    assert opened.info.records == len(windows.record_reader.examples) == 19
+    examples = read_places(opened, np.arange(19))
+    columns = parse_examples(examples, windows.features)
+    assert np.diff(columns["tokens"].splits).min() > 6
+    runs = record_runs(opened, np.arange(19))
+    assert sum(size for _, _, size in runs) > sum(len(examples[n]) for n in range(19))
+    assert measure_stages(stream, SECONDS).stages[0].name == "storage"
+
+
+def test_what_tensorflow_does_is_not_measured(tiny) -> None:
+    class Dark:
+        stage, num_random = "resized", 0
+
+        def __call__(self, example, random):
+            return {**example, "image": example["image"] / 2}
+
+    stream = reader.load(tiny, batch_size=4, image_size=8, augment=["center_crop", Dark()])
+    with pytest.raises(UsageError, match=r"Dark in augment runs in TensorFlow"):
+        measure_stages(stream, SECONDS)
 
 
 @pytest.mark.parametrize("shuffle", ["window", "full", "off"])

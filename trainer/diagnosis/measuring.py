@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from foundation.errors import UsageError
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_pipeline import dataset_of, sampled_pipeline
+from reader.profiling.sampled_loader import sampled_loader
+from reader.tensorflow_dataset import dataset_of
 from trainer import precision
 from trainer.data import open_data, require_batch
 from trainer.devices import configure_devices
@@ -117,7 +118,7 @@ def measure_training(job: Job, seconds: float) -> TrainingTimes:
     least_steps = 0
     if job.stream.info.cache != "memory":
         # From files, records come by windows: a window's worth of steps at once, then a pause.
-        geometry = job.stream.pipeline.windows.worker_shard.geometry
+        geometry = job.stream.opened.loader.windows.worker_shard.geometry
         window = min(geometry.window_records, geometry.records)
         least_steps = _LEAST_WINDOWS * window // job.options.batch_size
     return _measure(job.loop, batches, job.options.batch_size, seconds, least_steps)
@@ -126,7 +127,8 @@ def measure_training(job: Job, seconds: float) -> TrainingTimes:
 def measure_step(job: Job, seconds: float) -> StepTimes:
     """Measures the steps on batches of the stream that were made beforehand."""
     loop = job.loop
-    dataset = dataset_of(sampled_pipeline(job.stream))
+    sampled = sampled_loader(job.stream)
+    dataset = dataset_of(lambda: sampled.batches(0, 0), sampled, -1)
     copy_seconds = 0.0
     gpus = tf.config.list_logical_devices("GPU")
     if gpus and _has_static_shapes(dataset):

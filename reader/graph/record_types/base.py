@@ -39,13 +39,6 @@ class GraphParser(abc.ABC):
     def targets(self) -> str:
         """Kind of the targets of an element: one of `reader.stream.TARGETS`."""
 
-    @abc.abstractmethod
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        """(stage, parser that ends behind it), for measurements; the last one is the parser itself.
-
-        Stages are named as in `reader.StageTimes`.
-        """
-
 
 class RecordParser(GraphParser):
     """Decodes one record at a time, since each is worth a call: images."""

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from reader.graph.decoders import DECODERS, Crop, Decoder, pixels_decoder
 from reader.graph.features import further_specs, label_specs, record_target
-from reader.graph.record_types.base import GraphParser, RecordParser
+from reader.graph.record_types.base import RecordParser
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
@@ -59,12 +59,6 @@ class GraphImageParser(RecordParser):
     @override
     def mixes(self) -> bool:
         return bool(self.steps.of("batch"))
-
-    @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        # The crop is part of decoding, where it saves more than it costs.
-        cropped = dataclasses.replace(self, steps=Steps(self.steps.of("crop")))
-        return [("parse", _Undecoded(parser=self)), ("decode", cropped), ("augment", self)]
 
     @property
     @override
@@ -188,29 +182,6 @@ class GraphImageParser(RecordParser):
             return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Undecoded(RecordParser):
-    """Images that are parsed only; an element is the size of the stored image."""
-
-    parser: GraphImageParser
-
-    element_shape = property(lambda self: ())
-    element_dtype = property(lambda self: "int32")
-    targets = property(lambda self: "none")
-
-    @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        return [("parse", self)]
-
-    @override
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        return self.parser.parse(serialized)
-
-    @override
-    def decode(self, features: dict[str, Any], random: Any) -> Any:
-        return tf.strings.length(features["image"])
 
 
 def _shares(label: Feature, target: Any) -> Any:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from reader.graph.features import further_specs
-from reader.graph.record_types.base import BatchParser, GraphParser
+from reader.graph.record_types.base import BatchParser
 from reader.record_types.base import TokenInfo
 from reader.record_types.features import FurtherFeatures
 from reader.record_types.packed import FEATURES, PackedParser
@@ -57,10 +57,6 @@ class GraphPackedParser(BatchParser):
     @override
     def targets(self) -> str:
         return "next_tokens"
-
-    @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        return [("parse", dataclasses.replace(self, transforms=())), ("augment", self)]
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from reader.graph.features import batch_targets, further_specs, label_specs
-from reader.graph.record_types.base import BatchParser, GraphParser
+from reader.graph.record_types.base import BatchParser
 from reader.record_types.features import FurtherFeatures, TargetLabels
 from reader.record_types.text import TEXT, TextParser
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
@@ -48,10 +48,6 @@ class GraphTextParser(BatchParser):
     @override
     def targets(self) -> str:
         return self.labels.kind
-
-    @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        return [("parse", dataclasses.replace(self, steps=())), ("augment", self)]
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from reader.graph.features import batch_targets, further_specs, label_specs
-from reader.graph.record_types.base import BatchParser, GraphParser
+from reader.graph.record_types.base import BatchParser
 from reader.record_types.base import TokenInfo
 from reader.record_types.features import FurtherFeatures, TargetLabels
 from reader.record_types.tokens import TOKENS, TokenParser
@@ -58,12 +58,6 @@ class GraphTokenParser(BatchParser):
     @override
     def targets(self) -> str:
         return self.labels.kind
-
-    @override
-    def stages(self) -> list[tuple[str, GraphParser]]:
-        ragged = dataclasses.replace(self, pad="none")
-        parsed = dataclasses.replace(ragged, transforms=())
-        return [("parse", parsed), ("augment", ragged), ("batch", self)]
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reader
+from reader.graph.pipeline import build_dataset
 from reader.order import numpy_order
 from reader.order.geometry import make_geometry
 from shard_format import UsageError, load_manifest
@@ -75,7 +76,7 @@ def test_workers_share_the_batches_of_an_epoch(
 @pytest.mark.usefixtures("small_windows")
 @given(orders, WORKERS, st.sampled_from([None, "balanced"]), st.sampled_from(["none", "strong"]))
 @settings(max_examples=examples(12), deadline=None)
-def test_arrays_are_those_of_the_data_set(
+def test_arrays_are_those_of_the_graph(
     tiny: Path, order: dict[str, Any], count: int, sample: str | None, augment: str
 ) -> None:
     if order["remainder"] == "drop" and order["batch_size"] > 110:
@@ -92,7 +93,8 @@ def test_arrays_are_those_of_the_data_set(
         augment=augment,
         **order,
     )
-    for batch, tensors in zip(stream, stream.dataset, strict=True):
+    graph = build_dataset(stream.pipeline, 0, 0, len(stream))
+    for batch, tensors in zip(stream, graph, strict=True):
         assert labels_and_weights(batch) == labels_and_weights([one.numpy() for one in tensors])
         np.testing.assert_allclose(batch[0], tensors[0].numpy(), atol=0.01)
 
@@ -178,13 +180,13 @@ def test_memory_for_prefetched_batches_is_bounded(tiny: Path) -> None:
     from reader.loader import BatchLoader
 
     started: list[int] = []
-    original = BatchLoader._start
+    original = BatchLoader.start
 
     def counted(self: Any, *values: Any) -> Any:
         started.append(1)
         return original(self, *values)
 
-    with mock.patch.object(BatchLoader, "_start", counted):
+    with mock.patch.object(BatchLoader, "start", counted):
         for budget, ahead in ((1, 1), (None, 2)):
             started.clear()
             stream = reader.load(tiny, batch_size=20, image_size=8, threads=1, ram_budget=budget)
