@@ -94,6 +94,7 @@ class Backup(keras.callbacks.Callback):
         self._place = place_of(directory) / _FILE
         self._stream, self._save_freq = stream, save_freq
         self._delete = delete_checkpoint
+        storage.make_folder(self._place.parent)
         self._saved = _read(self._place)
         if self._saved is not None:
             stream.load_state_dict(self._saved.stream)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from foundation.options import described
-from foundation.storage import local_path, place_of
+from foundation.storage import absolute, local_path, place_of
 from reader.lazy_tensorflow import tf
 from reader.opening import Opened, open_split
 from reader.options import (
@@ -76,7 +76,7 @@ class LoadedStream(Stream):
 
     @override
     def __reduce__(self) -> Any:
-        return _open_at, (absolute(self.directory), self.options, self.state_after(0))
+        return _open_at, (absolute(str(self.directory)), self.options, self.state_after(0))
 
     def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
         """The batches with the numbers [begin, end) of an epoch, in order, as a data set.
@@ -293,12 +293,6 @@ def open_stream(directory: Directory, options: ReadOptions) -> LoadedStream:
     if opened.loader.parser.needs_tensorflow:
         _ = stream.dataset  # a transform that is wrong is reported here
     return stream
-
-
-def absolute(directory: Directory) -> Directory:
-    """A set as a process with another working directory understands it."""
-    place = place_of(directory)
-    return place.absolute() if isinstance(place, Path) else directory
 
 
 def _open_at(directory: Directory, options: ReadOptions, state: dict[str, Any]) -> LoadedStream:

@@ -19,11 +19,10 @@ import numpy as np
 from typing_extensions import override
 
 from foundation.options import check_choice, check_integer
-from foundation.storage import place_of
+from foundation.storage import absolute, place_of
 from reader.cache.locations import locate_dataset
 from reader.lazy_tensorflow import tf
 from reader.loader import load_batches
-from reader.loading import absolute
 from reader.opening import Opened, open_split
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
@@ -109,7 +108,7 @@ class Mixture(Stream):
 
 
 def _at_absolute(weights: Mapping[Any, float]) -> dict[Any, float]:
-    return {absolute(name): weight for name, weight in weights.items()}
+    return {absolute(str(name)): weight for name, weight in weights.items()}
 
 
 def mix(

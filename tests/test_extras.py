@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -234,3 +236,78 @@ def test_a_release_in_a_fresh_environment_does_its_part(
     for module, of in {"apache_beam": "prepare", "tensorflow": "train", "keras": "train"}.items():
         find = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
         run(binaries / "python", "-c", find, code=0 if extra == "all" or of in installs else 1)
+
+
+READS = """
+import time
+begin = time.perf_counter()
+import reader
+stream = reader.load({directory!r}, batch_size=8, image_size=32, augment="standard,mixup", seed=1)
+batches = iter(stream)
+next(batches)
+seconds = time.perf_counter() - begin
+import sys
+assert not {{"tensorflow", "keras", "apache_beam"}} & set(sys.modules)
+next(batches)
+stream.load_state_dict(stream.state_dict())
+rest = stream.first_step
+assert rest == 2
+print("first batch after", round(seconds, 2), "s")
+"""
+USES = {
+    "": "",
+    "torch==2.15.0": """
+import torch
+stream = reader.load({directory!r}, batch_size=8, image_size=32, epochs=1)
+loader = torch.utils.data.DataLoader(stream.torch(), batch_size=None, num_workers=2)
+assert [tuple(images.shape) for images, _ in loader][0] == (8, 32, 32, 3)
+assert "tensorflow" not in sys.modules
+""",
+    "jax==0.10.2 keras": """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+import reader.keras
+stream = reader.load({directory!r}, batch_size=8, image_size=32)
+model = keras.Sequential(
+    [keras.Input((32, 32, 3)), keras.layers.Flatten(), keras.layers.Dense(99, "softmax")]
+)
+model.compile("sgd", "sparse_categorical_crossentropy")
+backup = reader.keras.Backup("backup", stream, save_freq=2)
+model.fit(stream.jax(), steps_per_epoch=5, epochs=2, callbacks=[backup], verbose=0)
+assert "tensorflow" not in sys.modules
+""",
+}
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("packages", USES)
+def test_batches_are_read_in_a_fresh_environment(
+    packages, distributions, repository, shard_set, tmp_path
+):
+    """With what reading needs, and with the frameworks that are not TensorFlow."""
+    python = tmp_path / "venv" / "bin" / "python"
+    requirement = f"shardmill[read] @ {distributions['.whl'].as_uri()}"
+    install = (python, "-m", "pip", "install", "--quiet", "--constraint")
+    program = (READS + USES[packages]).format(directory=str(shard_set))
+    try:
+        for command in (
+            (sys.executable, "-m", "venv", tmp_path / "venv"),
+            (*install, repository / "constraints.txt", requirement, *packages.split()),
+            (python, "-c", program),
+        ):
+            done = subprocess.run(
+                list(map(str, command)),
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            )
+            assert done.returncode == 0, done.stderr
+        assert "first batch after" in done.stdout
+        find = "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is not None)"
+        assert subprocess.run([python, "-c", find], check=False).returncode == 0
+    finally:
+        shutil.rmtree(tmp_path / "venv", ignore_errors=True)  # of PyTorch, 7 GB
