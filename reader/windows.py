@@ -79,7 +79,7 @@ class WindowRows:
 
     def take(self, begin: int, end: int) -> WindowRows:
         """The rows [begin, end)."""
-        own = np.arange(begin, min(end, len(self)))
+        own = slice(begin, end)
         columns = {name: column.take(own) for name, column in self.columns.items()}
         return WindowRows(
             columns, self.keys[own], self.weights[own], self.numbers[own], self.record_reader

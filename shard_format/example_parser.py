@@ -71,10 +71,12 @@ class Examples:
         return self.data[self.begins[number] : self.ends[number]].data
 
     def __iter__(self) -> Iterator[memoryview]:
-        return map(self.__getitem__, range(len(self)))
+        data = self.data.data
+        for begin, end in zip(self.begins.tolist(), self.ends.tolist(), strict=True):
+            yield data[begin:end]
 
-    def take(self, numbers: npt.NDArray[Any]) -> Examples:
-        """Some of them, in the order of their numbers [m], or by a mask [n] bool."""
+    def take(self, numbers: npt.NDArray[Any] | slice) -> Examples:
+        """Some of them, in the order of their numbers [m], by a mask [n] bool, or a slice."""
         return Examples(self.data, self.begins[numbers], self.ends[numbers])
 
     def replaced(self, numbers: Int64Array, examples: Sequence[bytes]) -> Examples:
@@ -129,8 +131,8 @@ class NumberLists:
         """The numbers of one example, without a copy."""
         return self.values[self.splits[number] : self.splits[number + 1]]
 
-    def take(self, numbers: npt.NDArray[Any]) -> NumberLists:
-        """Those of some examples, in the order of their numbers [m], or by a mask [n] bool."""
+    def take(self, numbers: npt.NDArray[Any] | slice) -> NumberLists:
+        """Those of some examples: in the order of numbers [m], by a mask [n] bool, or a slice."""
         begins, ends = self.splits[:-1][numbers], self.splits[1:][numbers]
         return NumberLists(self.values[_ranges(begins, ends)], _splits(ends - begins))
 

@@ -132,8 +132,7 @@ class ImageParser(Parser):
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         random = rows.random(self.steps.num_random)
-        images = [self._decoded(rows, row) for row in range(len(rows))]
-        images = self._cut(images, random)
+        images = self._cut(self._decoded(rows), random)
         if self.steps.of("decoded"):
             images = [
                 self.steps.apply_arrays("decoded", {"image": image}, random[row])["image"]
@@ -174,27 +173,27 @@ class ImageParser(Parser):
         places = tuple(Feature(name, "int64") for name in SIDES)
         return dataclasses.replace(self, features=(*places, *others), pixels=pixels)
 
-    def _decoded(self, rows: WindowRows, row: int) -> Pixels:
-        """The pixels of one record.
+    def _decoded(self, rows: WindowRows) -> list[Pixels]:
+        """The pixels of each record.
 
         Raises:
-            DamageError: It is no image.
+            DamageError: One is no image.
         """
-        sides = {name: int(rows.numbers_of(name)[row][0]) for name in self._sides}
+        names = [one.name for one in self.features if one.name in SIDES]
+        sides = {name: rows.numbers_of(name).values.tolist() for name in names}
         if self.pixels is not None:
-            return self.pixels.image(sides[PLACE], sides["height"], sides["width"])
-        stored = rows.byte_values(self.image.name)[row]
-        try:
-            return NUMPY_DECODERS[self.image.encoding](stored, sides)
-        except ValueError as error:
-            raise DamageError(
-                f"{len(stored)} bytes of feature {self.image.name!r} are not an image ({error}) "
-                f"in {rows.where(row)}. Build the set again."
-            ) from error
-
-    @property
-    def _sides(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.features if one.name in SIDES)
+            places = zip(sides[PLACE], sides["height"], sides["width"], strict=True)
+            return [self.pixels.image(*place) for place in places]
+        decode, images = NUMPY_DECODERS[self.image.encoding], []
+        for row, stored in enumerate(rows.byte_values(self.image.name)):
+            try:
+                images.append(decode(stored, {name: sides[name][row] for name in names}))
+            except ValueError as error:
+                raise DamageError(
+                    f"{len(stored)} bytes of feature {self.image.name!r} are not an image "
+                    f"({error}) in {rows.where(row)}. Build the set again."
+                ) from error
+        return images
 
     def _cut(self, images: list[Pixels], random: npt.NDArray[np.float32]) -> list[Pixels]:
         """What is wanted of each image, without a copy."""
