@@ -154,8 +154,11 @@ def random_rectangles(
     high = np.minimum(np.float32(area_range[1]) * image, most)
     least = np.minimum(np.float32(area_range[0]) * image, most)
     area = least + random[:, 1] * (high - least)
-    crop = np.sqrt(np.stack([area / ratio, area * ratio], axis=1))
-    crop = np.clip(np.round(crop), np.float32(1), sides)
+    # Few records at a time: what NumPy wraps in Python, as clip and round, takes twice the time.
+    crop = np.empty_like(sides)
+    np.divide(area, ratio, out=crop[:, 0])
+    np.multiply(area, ratio, out=crop[:, 1])
+    crop = np.minimum(np.maximum(np.rint(np.sqrt(crop)), np.float32(1)), sides)
     corner = np.floor(random[:, 2:] * (sides - crop + 1))
     corner = np.minimum(corner, sides - crop)
     return np.concatenate([corner, crop], axis=1).astype(np.int32)
