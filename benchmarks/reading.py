@@ -1,9 +1,10 @@
 """Reading: `python -m benchmarks.reading [--peers PYTHON] [--state cold|warm]`.
 
-The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by a hand-tuned
-tf.data chain, by this reader, by TFDS, and, with --peers, by WebDataset and MosaicML Streaming.
-Cold: the files are evicted from the page cache before every run; the details of a run have the
-bytes that it read from storage. The last two libraries use PyTorch and have their own environment:
+The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by chains of
+tf.data, by the bare kernels, by this reader, by TFDS, and, with --peers, by WebDataset, MosaicML
+Streaming, Grain and SPDL. Cold: the files are evicted from the page cache before every run; the
+details of a run have the bytes that it read from storage. The peers use PyTorch and have their own
+environment:
 
     python -m venv peers
     peers/bin/pip install -r benchmarks/requirements-peers.txt
@@ -46,14 +47,24 @@ class Subject(NamedTuple):
         return self.form != "shardmill"
 
 
+def _reader(face: str, shuffle: str, cache: str = "off") -> Subject:
+    return Subject("shardmill_read", "shardmill", (face, shuffle, cache))
+
+
 # Ratios are to the first.
 SUBJECTS = {
     "hand-tuned tf.data": Subject("hand_tuned_read", "shardmill", ("tuned",)),
+    "tf.data of training scripts": Subject("hand_tuned_read", "shardmill", ("usual",)),
     "tf.data of tutorials": Subject("hand_tuned_read", "shardmill", ("plain",)),
-    "reader, window": Subject("shardmill_read", "shardmill", ("window", "off")),
-    "reader, full": Subject("shardmill_read", "shardmill", ("full", "off")),
-    "reader, off": Subject("shardmill_read", "shardmill", ("off", "off")),
-    "reader, window, memory": Subject("shardmill_read", "shardmill", ("window", "memory")),
+    "bare kernels": Subject("bare_read_kernels", "shardmill", ()),
+    "reader, window": _reader("dataset", "window"),
+    "reader, full": _reader("dataset", "full"),
+    "reader, off": _reader("dataset", "off"),
+    "reader, window, memory": _reader("dataset", "window", "memory"),
+    "reader, numpy, window": _reader("numpy", "window"),
+    "reader, numpy, full": _reader("numpy", "full"),
+    "reader, graph, window": _reader("graph", "window"),
+    "reader, graph, full": _reader("graph", "full"),
     "TFDS": Subject("tfds_read", "shardmill", ("tutorial",)),
     "TFDS, tuned": Subject("tfds_read", "shardmill", ("tuned",)),
     "TFDS, SkipDecoding": Subject("tfds_read", "shardmill", ("skip",)),
@@ -61,6 +72,8 @@ SUBJECTS = {
     "WebDataset, OpenCV": Subject("webdataset_read", "webdataset", ("tuned",)),
     "MosaicML Streaming": Subject("mosaicml_read", "mosaicml", ("pil",)),
     "MosaicML Streaming, OpenCV": Subject("mosaicml_read", "mosaicml", ("tuned",)),
+    "Grain, ArrayRecord": Subject("grain_read", "array_records", ()),
+    "SPDL, files": Subject("spdl_read", "files", ()),
 }
 
 
@@ -96,7 +109,7 @@ def main() -> None:
 def read(folder: Path, seconds: float, worktree: Path | None = None) -> Run:
     """Runs shardmill's reader with its defaults on files that are in memory."""
     _fill(folder)
-    arguments = (folder, "window", "off", seconds)
+    arguments = (folder, "dataset", "window", "off", seconds)
     return run("shardmill_read", *arguments, worktree=worktree, sample_seconds=_SAMPLE_SECONDS)
 
 
@@ -138,8 +151,8 @@ def _fill(folder: Path) -> None:
 def _make_sets(work: Path, count: int, peers: str | None) -> dict[str, Path]:
     """Returns the folder of each form of the set; existing ones are reused."""
     root = work / f"reading-{count}"
-    forms = ("shardmill", "webdataset", "mosaicml") if peers else ("shardmill",)
-    sets = {form: root / form for form in forms}
+    forms = ("shardmill", "webdataset", "mosaicml", "files", "array_records")
+    sets = {form: root / form for form in forms[: None if peers else 1]}
     for form, out in sets.items():
         complete = root / f"{form} is complete"
         if complete.exists():
@@ -150,8 +163,10 @@ def _make_sets(work: Path, count: int, peers: str | None) -> dict[str, Path]:
             shutil.rmtree(corpus.parent)
         elif form == "webdataset":
             run("write_tars", sets["shardmill"], out)
-        else:
+        elif form == "mosaicml":
             run("write_mds", sets["webdataset"], out, python=str(peers))
+        else:
+            run("write_peers", form, sets["webdataset"], out, python=str(peers))
         complete.touch()
     return sets
 
