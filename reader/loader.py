@@ -155,7 +155,7 @@ def load_batches(
 
     Args:
         sources: The splits, and what is read of each.
-        turns: Of each batch the numbers of the splits in it, and how many records it has of them.
+        turns: The splits of each batch by number, and how many records it has of them.
         worker: (i, n): every nth of these batches alone, from the ith on.
 
     Raises:

@@ -97,8 +97,9 @@ class ImageParser(Parser):
     def specs(self) -> Any:
         value = ElementSpec(self.element_shape, self.element_dtype)
         inputs = self.further.inputs(self.image.name, value, self.further.specs)
-        labels = self.labels.share_specs if self.mixes else self.labels.specs
-        return (inputs, labels) if self.labels else inputs
+        if not self.labels:
+            return inputs
+        return inputs, self.labels.share_specs if self.mixes else self.labels.specs
 
     @property
     @override

@@ -66,9 +66,7 @@ def killed_and_resumed(directory: Path, backup: Path, kills: int, seed: int, **o
 def test_a_training_that_is_killed_ends_as_one_that_is_not(tiny: Path, tmp_path: Path) -> None:
     expected = fit(tiny, None)
     assert len(expected["history"]["loss"]) == EPOCHS
-    assert (
-        fit(tiny, tmp_path / "new", kill=6) is None
-    )  # in the first epoch, two steps behind a backup
+    assert fit(tiny, tmp_path / "new", kill=6) is None  # two steps behind a backup
     assert fit(tiny, tmp_path / "new", kill=9) is None  # in the second
     assert fit(tiny, tmp_path / "new") == expected
     assert not list((tmp_path / "new").iterdir())  # a new training begins at the beginning
