@@ -138,6 +138,29 @@ def test_the_programs_of_the_page_on_reading_run(need, folder):
     assert done.returncode == 0, done.stderr
 
 
+# Sections of docs/frameworks.md whose programs need packages of their own.
+ELSEWHERE = ("PyTorch", "Grain", "JAX, and Keras on JAX")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        pytest.param(None, marks=pytest.mark.proof),
+        *(pytest.param([name], marks=pytest.mark.interop) for name in ELSEWHERE),
+    ],
+)
+def test_the_programs_of_the_page_on_frameworks_run(sections, need, folder):
+    page = sections_of("docs/frameworks.md")
+    page = {name.removeprefix("docs/frameworks.md: "): text for name, text in page.items()}
+    assert set(ELSEWHERE) < set(page)
+    sections = [name for name in page if name not in ELSEWHERE] if sections is None else sections
+    programs = [program for name in sections for program in programs_of(page[name])]
+    program = "\n".join(["import reader", *programs])
+    need(program)
+    done = run_program(program, folder)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.proof  # tests in tests/cli run `read`, `export-index` and `cache`
 def test_the_commands_of_the_page_on_reading_run(need, run):
     need("set")
