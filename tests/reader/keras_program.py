@@ -62,8 +62,12 @@ def main() -> None:
     )
     callbacks = []
     if asked["backup"]:
-        backup = reader.keras.Backup(asked["backup"], stream, save_freq=asked["save_freq"])
-        callbacks.append(backup)
+        save_freq = asked["save_freq"]
+        if asked["callback"] == "keras":
+            own = keras.callbacks.BackupAndRestore(asked["backup"], save_freq=save_freq)
+        else:
+            own = reader.keras.Backup(asked["backup"], stream, save_freq=save_freq)
+        callbacks.append(own)
     if asked["kill"]:
         callbacks.append(Kill(asked["kill"], at_end=asked["at_end"]))
     if asked["strategy"] == "mirrored":

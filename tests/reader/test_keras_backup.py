@@ -30,6 +30,7 @@ def fit(directory: Path, backup: Path | None, **changes: Any) -> Any:
         "kill": 0,
         "at_end": False,
         "save_freq": 4,
+        "callback": "reader",
         "strategy": "one",
         "face": "dataset",
         "epochs": EPOCHS,
@@ -78,6 +79,16 @@ def test_twenty_kills(tiny: Path, tmp_path: Path, strategy: str) -> None:
     options = {"strategy": strategy, "epochs": 20, "save_freq": 3}
     expected = fit(tiny, None, **options)
     assert killed_and_resumed(tiny, tmp_path, 20, 5, **options) == expected
+
+
+@pytest.mark.proof
+def test_the_callback_of_keras_goes_on_with_other_batches(tiny: Path, tmp_path: Path) -> None:
+    """As docs/reading.md says; once it does not, that page is to be changed."""
+    expected = fit(tiny, None)
+    assert fit(tiny, tmp_path, kill=6, callback="keras") is None
+    result = fit(tiny, tmp_path, callback="keras")
+    assert len(result["history"]["loss"]) == EPOCHS
+    assert result["variables"] != expected["variables"] and result["history"] != expected["history"]
 
 
 @pytest.mark.interop
