@@ -2,9 +2,9 @@
 
 The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by chains of
 tf.data, by the bare kernels, by this reader, by TFDS, and, with --peers, by WebDataset, MosaicML
-Streaming, Grain and SPDL. Cold: the files are evicted from the page cache before every run; the
-details of a run have the bytes that it read from storage. The peers use PyTorch and have their own
-environment:
+Streaming, Grain, SPDL, PyTorch, LitData and Hugging Face datasets. Cold: the files are evicted from
+the page cache before every run; the details of a run have the bytes that it read from storage. The
+peers use PyTorch and have their own environment:
 
     python -m venv peers
     peers/bin/pip install -r benchmarks/requirements-peers.txt
@@ -74,6 +74,9 @@ SUBJECTS = {
     "MosaicML Streaming, OpenCV": Subject("mosaicml_read", "mosaicml", ("tuned",)),
     "Grain, ArrayRecord": Subject("grain_read", "array_records", ()),
     "SPDL, files": Subject("spdl_read", "files", ()),
+    "PyTorch, files": Subject("torch_read", "files", ()),
+    "LitData": Subject("litdata_read", "litdata", ()),
+    "Hugging Face, Parquet": Subject("datasets_read", "parquet", ()),
 }
 
 
@@ -151,7 +154,7 @@ def _fill(folder: Path) -> None:
 def _make_sets(work: Path, count: int, peers: str | None) -> dict[str, Path]:
     """Returns the folder of each form of the set; existing ones are reused."""
     root = work / f"reading-{count}"
-    forms = ("shardmill", "webdataset", "mosaicml", "files", "array_records")
+    forms = ("shardmill", "webdataset", "mosaicml", "files", "array_records", "litdata", "parquet")
     sets = {form: root / form for form in forms[: None if peers else 1]}
     for form, out in sets.items():
         complete = root / f"{form} is complete"

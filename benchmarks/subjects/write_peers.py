@@ -49,9 +49,37 @@ def write_array_records(records: Iterator[tuple[bytes, int]], out: Path) -> int:
     return count
 
 
+def write_litdata(records: Iterator[tuple[bytes, int]], out: Path) -> int:
+    """Chunks of LitData, of 64 MiB."""
+    from litdata.streaming.writer import BinaryWriter
+
+    count, writer = 0, BinaryWriter(str(out), chunk_bytes="64MB")
+    for count, (jpeg, label) in enumerate(records, 1):
+        writer[count - 1] = {"jpeg": jpeg, "label": label}
+    writer.done()
+    writer.merge()
+    return count
+
+
+def write_parquet(records: Iterator[tuple[bytes, int]], out: Path) -> int:
+    """Files of Parquet, four of them so that workers have some each, without compression."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"jpeg": jpeg, "label": label} for jpeg, label in records]
+    for number in range(4):
+        table = pa.Table.from_pylist(rows[number::4])
+        pq.write_table(
+            table, out / f"train-{number}.parquet", row_group_size=256, compression="none"
+        )
+    return len(rows)
+
+
 FORMS: dict[str, Callable[[Iterator[tuple[bytes, int]], Path], int]] = {
     "files": write_files,
     "array_records": write_array_records,
+    "litdata": write_litdata,
+    "parquet": write_parquet,
 }
 
 

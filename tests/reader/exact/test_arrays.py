@@ -165,15 +165,20 @@ def test_what_nobody_counts_has_no_state(tiny: Path) -> None:
 def test_an_iteration_that_is_given_up_leaves_no_thread(tiny: Path) -> None:
     import threading
 
+    before = set(threading.enumerate())  # an iterator of another test may live still
+
+    def own() -> list[threading.Thread]:
+        threads = set(threading.enumerate()) - before
+        return [one for one in threads if one.name.startswith("shardmill-")]
+
     stream = reader.load(tiny, batch_size=10, image_size=8)
     batches = iter(stream)
     next(batches)
-    assert any(one.name.startswith("shardmill-") for one in threading.enumerate())
+    assert own()
     batches.close()  # type: ignore[attr-defined]
-    for one in threading.enumerate():
-        if one.name.startswith("shardmill-"):
-            one.join(timeout=60)
-    assert not any(one.name.startswith("shardmill-") for one in threading.enumerate())
+    for thread in own():
+        thread.join(timeout=60)
+    assert not own()
 
 
 def test_memory_for_prefetched_batches_is_bounded(tiny: Path) -> None:
