@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from reader.access.numpy_decoders import NUMPY_DECODERS, Pixels
+from reader.batch_memory import aligned_empty
 from reader.cache.pixels import PLACE, DecodedPixels
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import ElementSpec, Parser, joined
@@ -35,7 +36,6 @@ from shard_format import DamageError, Feature, ShardSetError, UsageError
 # A part of a batch: enough that a thread is busy for some milliseconds.
 _PART_RECORDS = 16
 SIDES = ("height", "width", PLACE)
-_ALIGNMENT = 64  # bytes; what begins elsewhere, TensorFlow and JAX copy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,14 +243,6 @@ def _resize(image: npt.NDArray[Any], size: tuple[int, int], target: npt.NDArray[
         np.copyto(target, image)
     else:
         cv2.resize(image, size, dst=target, interpolation=cv2.INTER_LINEAR)
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """An array that TensorFlow and JAX take without a copy; what is in it is not defined."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
-    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
