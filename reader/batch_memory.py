@@ -17,8 +17,8 @@ _MOST_KEPT = 4  # blocks that wait; those of batches ahead are in use
 _kept: list[npt.NDArray[np.uint8]] = []  # append and remove are atomic
 
 
-class _Block:
-    """What arrays over a block have as their base, so that it lives as long as they do."""
+class _Lent:
+    """Base of the arrays over a block, which is free again when the last of them is gone."""
 
     def __init__(self, memory: npt.NDArray[np.uint8]) -> None:
         self._memory = memory
@@ -32,7 +32,7 @@ class _Block:
 def aligned_empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
     """An array that TensorFlow and JAX take without a copy; what is in it is not defined."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.asarray(_Block(_taken(size + _ALIGNMENT)))
+    memory = np.asarray(_Lent(_taken(size + _ALIGNMENT)))
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(shape)
 
