@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,10 +12,6 @@ from reader.batches import mapped
 from reader.graph.pipeline import finished
 from reader.loader import BatchLoader
 from reader.record_types.base import ElementSpec
-
-# Parameters of glibc's mallopt: what of free memory a process keeps, and from which size on it
-# keeps nothing, the most that is accepted.
-_KEPT_MEMORY = {-1: 256 << 20, -3: 32 << 20}
 
 
 def dataset_of(
@@ -39,20 +32,7 @@ def dataset_of(
     # TensorFlow never forgets a function in Python, and what it holds: open files, leases on
     # copies. Data sets made of this one, and their iterators, hold this one.
     dataset.source_of_batches = source
-    _keep_memory()
     return finished(dataset, count, loader.options)
-
-
-def _keep_memory() -> None:
-    """Has glibc keep what images and batches free, for the next ones.
-
-    It learns so by itself, but not where TensorFlow is: there the pages of each image would be
-    zeroed anew, 50 faults and an eighth of all CPU time.
-    """
-    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
-        with contextlib.suppress(OSError, AttributeError):  # only glibc has it
-            for parameter, size in _KEPT_MEMORY.items():
-                ctypes.CDLL(None).mallopt(parameter, size)
 
 
 def _weakly(
