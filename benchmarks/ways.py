@@ -135,15 +135,16 @@ def measured_ways() -> dict[str, Way]:
                 preprocess(options)
         for kind, options in jobs.items():
             with trace.active(f"{kind} first batch"):
-                next(iter(_load(reader.load, kind, options.out).dataset))
+                # To the end of its two batches, so that no thread works on in the next trace.
+                list(_load(reader.load, kind, options.out).dataset)
     names = [f"{kind} job{stage}" for kind in jobs for stage in ("", *(f", {s}" for s in _STAGES))]
     return {name: trace.way(name) for name in (*names, *(f"{kind} first batch" for kind in jobs))}
 
 
 def _load(load: Callable[..., Any], kind: str, directory: str) -> Any:
     if kind == "images":
-        return load(directory, batch_size=1, image_size=64)
-    return load(directory, batch_size=1)
+        return load(directory, batch_size=1, epochs=1, image_size=64)
+    return load(directory, batch_size=1, epochs=1)
 
 
 def _two_images(folder: Path) -> str:
