@@ -1,4 +1,4 @@
-"""A callback for `model.fit` that goes on at the batch where a run was killed, of any backend."""
+"""A callback for `model.fit` that resumes a killed run within an epoch, with any backend."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Backup(keras.callbacks.Callback):
         model.fit(stream.dataset, steps_per_epoch=stream.steps_per_epoch, epochs=90,
                   callbacks=[backup])
 
-    The same program, started again after it was killed, goes on: the model, the optimizer with its
+    The same program, started again after it was killed, resumes: the model, the optimizer with its
     loss scale, seeds, metrics, the history, and the place of the stream are those of the last
     backup, so the result is that of a run that nobody killed. keras.callbacks.BackupAndRestore
     saves no place within the data: it begins an epoch, or its rest, with other batches.
@@ -123,7 +123,7 @@ class Backup(keras.callbacks.Callback):
 
     @override
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Restores the metrics and the history, where an epoch goes on."""
+        """Restores the metrics and the history, where an epoch is resumed."""
         saved, self._saved = self._saved, None
         self._epoch, self._before = epoch, 0
         if saved is None:

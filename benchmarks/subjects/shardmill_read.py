@@ -12,7 +12,7 @@ from benchmarks.subjects.clock import BATCH, SIDE, measure_reading
 def main() -> None:
     """Arguments: DIR FACE SHUFFLE CACHE SECONDS [MOST]; FACE is dataset, graph or numpy.
 
-    "graph" is the chain in TensorFlow that stands in for "dataset" where a transform needs it.
+    "graph" is the chain in TensorFlow that "dataset" uses where a transform needs it.
     """
     directory, face, shuffle, cache, seconds, *most = sys.argv[1:]
     from reader import load
