@@ -6,13 +6,14 @@ from reader.cache.filling import Filled
 from reader.graph.columns import GraphColumns, graph_columns
 from reader.graph.pipeline import InputPipeline
 from reader.graph.readers import CalledReader, FileRecordReader, GraphRecordReader
-from reader.graph.record_types import GRAPH_RECORD_TYPES, BatchParser, RecordParser
+from reader.graph.record_types import GRAPH_RECORD_TYPES, RecordParser
 from reader.graph.sampling import CalledSampler, GraphSampler
 from reader.graph.windows import GraphWindows, Lengths, Sizes
 from reader.loader import BatchLoader
 from reader.options import kind_of
 from reader.order.class_sampling import ClassSampler
 from reader.order.sampling import Sampler
+from reader.record_types.tokens import TOKENS
 from reader.records.open_split import OpenSplit
 from reader.records.readers import LOCATION_COLUMNS
 from reader.records.split_index import IndexInParts
@@ -34,9 +35,8 @@ def graph_pipeline(split: OpenSplit, loader: BatchLoader, filled: Filled) -> Inp
         return graph_columns(split, names, portable=is_served)
 
     lengths: Lengths | None = None
-    if isinstance(parser, BatchParser) and parser.length_column is not None:
-        column = parser.length_column
-        lengths = Lengths(columns(column), column, options.max_tokens, windows.selection)
+    if loader.parser.lengths is not None:
+        lengths = Lengths(columns(TOKENS), TOKENS, options.max_tokens, windows.selection)
     sizes: Sizes | None = None
     has_sizes = set(Sizes.COLUMNS) <= set(split.index.column_names)
     if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:

@@ -151,7 +151,7 @@ class InputPipeline:
         if self.options.remainder != "pad":
             return element
         weights = tf.maximum(weights, 0.0)
-        if self.parser.targets == "none":
+        if self.parser.like.targets == "none":
             return element, weights
         if len(element) == 2:
             return (*element, weights)

@@ -5,19 +5,19 @@ The reader's own code is traced here, so a served model cannot read a record in 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from reader.graph.decoders import DECODERS
-from reader.graph.record_types.image import GraphImageParser
+from reader.graph.record_types.image import image_parser
 from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
-from reader.record_types.image import with_normalization
+from reader.record_types.image import ImageParser, with_normalization
 from reader.records.tokenizer import read_tokenizer
 from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
 from reader.transforms.augmentation import Steps, find_transforms
-from shard_format import ShardSetError
+from shard_format import Feature, ShardSetError
 from trainer.export.byte_level_bpe import ByteLevelBpe, byte_level_bpe
 from trainer.export.cleaning import cleaning_of
 from trainer.export.image_headers import check_pixels
@@ -35,9 +35,9 @@ def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
         raise ShardSetError(f"No feature of kind image in {run.data}. Build the set again.")
     source = source_images(run.manifest.config, feature.encoding)
     size = int(run.options["image_size"])
-    decode_stored = _decoder(run, feature.encoding, size)
+    decode_stored = _decoder(run, feature, size)
     prepare: dict[str, Prepare] = {}
-    decode_source = _decoder(run, source.stores, size)
+    decode_source = _decoder(run, dataclasses.replace(feature, encoding=source.stores), size)
     prepare["serving_default"] = lambda files: _each(
         lambda data: decode_source(source.stored(data)), files, size
     )
@@ -48,11 +48,11 @@ def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
     return prepare
 
 
-def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
+def _decoder(run: TrainedRun, image: Feature, size: int) -> Callable[[Any], Any]:
     """Scalar string -> [size, size, 3] float32, by the reader."""
-    records = GraphImageParser(
-        image="image",
-        decoder=DECODERS[encoding],
+    parser = ImageParser(
+        features=(image,),
+        image=image,
         labels=TargetLabels({}),
         further=FurtherFeatures(()),
         steps=with_normalization(Steps(find_transforms("none")), run.normalization),
@@ -61,6 +61,7 @@ def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
         dtype="uint8",
         normalization=run.normalization,
     )
+    records = image_parser(parser)
 
     def decode(data: Any) -> Any:
         image = records.decode({"image": data}, tf.zeros([max(1, records.num_random)]))

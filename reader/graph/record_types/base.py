@@ -6,8 +6,7 @@ import abc
 import dataclasses
 from typing import Any
 
-from reader.record_types.base import TokenInfo
-from reader.transforms.normalization import Normalization
+from reader.record_types.base import Parser
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,27 +16,10 @@ class GraphParser(abc.ABC):
     A record type derives from `RecordParser` or from `BatchParser`.
 
     Attributes:
-        normalization: Normalization of images; None where there is none.
-        tokens: Description of token ids; None for images and raw text.
+        like: The parser in NumPy that gives the same elements.
     """
 
-    normalization: Normalization | None = None
-    tokens: TokenInfo | None = None
-
-    @property
-    @abc.abstractmethod
-    def element_shape(self) -> tuple[int | None, ...]:
-        """Shape of the input of an element, without the batch; None where it varies."""
-
-    @property
-    @abc.abstractmethod
-    def element_dtype(self) -> str:
-        """Element type of the input of an element."""
-
-    @property
-    @abc.abstractmethod
-    def targets(self) -> str:
-        """Kind of the targets of an element: one of `reader.stream.TARGETS`."""
+    like: Parser
 
 
 class RecordParser(GraphParser):
@@ -84,16 +66,8 @@ class RecordParser(GraphParser):
         return batch
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchParser(GraphParser):
-    """Decodes a batch of records at a time, since each is little work: text.
-
-    Attributes:
-        length_column: Column of the index by which batches of similar length are made; None where
-            batches are not.
-    """
-
-    length_column: str | None = None
+    """Decodes a batch of records at a time, since each is little work: text."""
 
     @abc.abstractmethod
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

@@ -11,13 +11,8 @@ from typing_extensions import override
 from reader.graph.decoders import DECODERS, Crop, Decoder, pixels_decoder
 from reader.graph.features import further_specs, label_specs, record_target
 from reader.graph.record_types.base import RecordParser
-from reader.record_types.features import (
-    FurtherFeatures,
-    TargetLabels,
-)
 from reader.record_types.image import ImageParser
 from reader.transforms import Example
-from reader.transforms.augmentation import Steps
 from shard_format import Feature, UsageError
 
 
@@ -31,102 +26,64 @@ class GraphImageParser(RecordParser):
     transforms mix the records of a batch, `finish` makes batches of this of what comes before.
 
     Attributes:
-        image: Name of the feature with the image.
-        decoder: Decoder of its encoding.
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the image.
-        steps: Transforms of the augmentation, and the normalization.
-        image_size: Height and width in pixels of every image; None does not resize.
-        stored_size: Height and width of the stored images where all have the same, else Nones.
-        dtype: "uint8" or "float32".
+        like: The parser in NumPy that gives the same elements.
+        decoder: Decoder of the encoding of the images.
     """
 
-    image: str
+    like: ImageParser
     decoder: Decoder
-    labels: TargetLabels
-    further: FurtherFeatures
-    steps: Steps
-    image_size: int | None
-    stored_size: tuple[int | None, int | None]
-    dtype: str
 
     @property
     @override
     def num_random(self) -> int:
-        return self.steps.num_random
+        return self.like.steps.num_random
 
     @property
     @override
     def mixes(self) -> bool:
-        return bool(self.steps.of("batch"))
-
-    @property
-    @override
-    def element_shape(self) -> tuple[int | None, ...]:
-        shape = self._image_shape
-        for transform in self.steps.of("layout"):
-            shape = transform.shape(shape)  # type: ignore[attr-defined]
-        return shape
-
-    @property
-    def _image_shape(self) -> tuple[int | None, ...]:
-        if self.image_size is not None:
-            return (self.image_size, self.image_size, 3)
-        return (*self.stored_size, 3)
-
-    @property
-    @override
-    def element_dtype(self) -> str:
-        # Values that a transform has changed are no longer in [0, 255].
-        return "float32" if self.steps.of("values") else self.dtype
-
-    @property
-    @override
-    def targets(self) -> str:
-        kind = self.labels.kind
-        return "shares" if self.mixes and kind == "label" else kind
+        return self.like.mixes
 
     @override
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
-        wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
+        wanted: dict[str, Any] = {self.like.image.name: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
-        wanted |= further_specs(self.further) | label_specs(self.labels)
+        wanted |= further_specs(self.like.further) | label_specs(self.like.labels)
         parsed = tf.io.parse_example(serialized, wanted)
-        features = {"image": parsed[self.image]}
+        features = {"image": parsed[self.like.image.name]}
         features |= {name: parsed[name] for name in self.decoder.sides}
-        if self.labels:
-            features["label"] = self.labels.of(parsed)
-        if self.further.features:  # by themselves, since they may have any name
-            features["further"] = self.further.of(parsed)
+        if self.like.labels:
+            features["label"] = self.like.labels.of(parsed)
+        if self.like.further.features:  # by themselves, since they may have any name
+            features["further"] = self.like.further.of(parsed)
         return features
 
     @property
     @override
     def boxes_many(self) -> bool:
-        return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
+        return any(getattr(crop, "many", False) for crop in self.like.steps.of("crop"))
 
     @override
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        box = self.steps.apply("crop", {"size": sizes}, random)["box"]
+        box = self.like.steps.apply("crop", {"size": sizes}, random)["box"]
         plan = self.decoder.plan
         return features | ({"box": box} if plan is None else plan(box, sizes))
 
     @override
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         labels: Example = {}
-        if self.labels:
-            labels["label"] = self.labels.convert(record_target, features["label"])
+        if self.like.labels:
+            labels["label"] = self.like.labels.convert(record_target, features["label"])
         image = self.decoder.decode(features, self._crop(features, labels, random))
-        example = self.steps.apply("decoded", {"image": image, **labels}, random)
+        example = self.like.steps.apply("decoded", {"image": image, **labels}, random)
         example["image"] = self._resize(example["image"])
-        example = self.steps.apply("resized", example, random)
+        example = self.like.steps.apply("resized", example, random)
         image = example["image"]
-        if self.element_dtype == "uint8":
+        if self.like.element_dtype == "uint8":
             # Values are in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
             # passes than tf.round and tf.saturate_cast.
             image = tf.cast(image + 0.5, tf.uint8)
-        image.set_shape(self._image_shape)
+        image.set_shape(self.like.image_shape)
         example["image"] = image
         # Batches of a quarter of the bytes where images are uint8, though they may be mixed.
         further = features.get("further", {})
@@ -137,35 +94,35 @@ class GraphImageParser(RecordParser):
     @override
     def finish(self, batch: dict[str, Any]) -> Any:
         example = {"image": batch["image"]}
-        if self.labels:
-            example["label"] = self.labels.convert(_shares, batch["label"])
-        example = self.steps.apply("batch", example, batch["random"])
+        if self.like.labels:
+            example["label"] = self.like.labels.convert(_shares, batch["label"])
+        example = self.like.steps.apply("batch", example, batch["random"])
         return self._finished(example, batch["random"], batch["further"])
 
     def _finished(self, example: Example, random: Any, further: dict[str, Any]) -> Any:
         """What is the same for one image and for a batch: values, and the order of axes."""
         for stage in ("values", "layout"):
-            example = self.steps.apply(stage, example, random)
+            example = self.like.steps.apply(stage, example, random)
         image = example["image"]
-        leading = image.shape[: image.shape.rank - len(self.element_shape)]
-        shape = tf.TensorShape([*leading, *self.element_shape])
+        leading = image.shape[: image.shape.rank - len(self.like.element_shape)]
+        shape = tf.TensorShape([*leading, *self.like.element_shape])
         if not image.shape.is_compatible_with(shape):
-            names = ", ".join(type(item).__name__ for item in self.steps.of("layout"))
+            names = ", ".join(type(item).__name__ for item in self.like.steps.of("layout"))
             raise UsageError(
                 f"{names} returned shape {image.shape}, not {shape} as its method shape says, in "
                 "augment of reader.load. Correct one of them."
             )
         image.set_shape(shape)
-        inputs = self.further.inputs(self.image, image, further)
-        return (inputs, example["label"]) if self.labels else inputs
+        inputs = self.like.further.inputs(self.like.image.name, image, further)
+        return (inputs, example["label"]) if self.like.labels else inputs
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""
         if "box" in features:
             return lambda size: features["box"]
-        if not self.steps.of("crop"):
+        if not self.like.steps.of("crop"):
             return None
-        return lambda size: self.steps.apply("crop", {"size": size, **labels}, random)["box"]
+        return lambda size: self.like.steps.apply("crop", {"size": size, **labels}, random)["box"]
 
     def _resize(self, image: Any) -> Any:
         """[height, width, 3] uint8 -> [image_size, image_size, 3] float32, bilinear.
@@ -176,11 +133,11 @@ class GraphImageParser(RecordParser):
         """
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
-        if self.image_size is None:
+        if self.like.image_size is None:
             # Decoders leave the size unknown to the graph, but warps need it there.
-            image.set_shape(self._image_shape)
+            image.set_shape(self.like.image_shape)
             return image
-        size = [self.image_size, self.image_size]
+        size = [self.like.image_size, self.like.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
 
 
@@ -195,14 +152,4 @@ def image_parser(parser: ImageParser) -> GraphImageParser:
         decoder = pixels_decoder(parser.pixels)
     else:
         decoder = DECODERS[parser.image.encoding]
-    return GraphImageParser(
-        image=parser.image.name,
-        decoder=decoder,
-        labels=parser.labels,
-        further=parser.further,
-        steps=parser.steps,
-        image_size=parser.image_size,
-        stored_size=parser.stored_size,
-        dtype=parser.dtype,
-        normalization=parser.normalization,
-    )
+    return GraphImageParser(like=parser, decoder=decoder)

@@ -10,10 +10,7 @@ from typing_extensions import override
 
 from reader.graph.features import further_specs
 from reader.graph.record_types.base import BatchParser
-from reader.record_types.base import TokenInfo
-from reader.record_types.features import FurtherFeatures
 from reader.record_types.packed import FEATURES, PackedParser
-from reader.records.vocabulary import SetVocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 
 
@@ -30,43 +27,22 @@ class GraphPackedParser(BatchParser):
             0 where it is padding or the first token of another one.
 
     Attributes:
-        tokens: Description of the ids.
-        vocabulary: SetVocabulary of the set.
-        length: N.
-        further: Features that are handed out with the inputs.
+        like: The parser in NumPy that gives the same batches.
         transforms: Transforms of the augmentation, which change the inputs alone.
     """
 
-    tokens: TokenInfo
-    vocabulary: SetVocabulary
-    length: int
-    further: FurtherFeatures
+    like: PackedParser
     transforms: tuple[TokenTransform, ...]
-
-    @property
-    @override
-    def element_shape(self) -> tuple[int | None, ...]:
-        return (self.length - 1,)
-
-    @property
-    @override
-    def element_dtype(self) -> str:
-        return "int64"
-
-    @property
-    @override
-    def targets(self) -> str:
-        return "next_tokens"
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        wanted = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in FEATURES}
-        parsed = tf.io.parse_example(serialized, wanted | further_specs(self.further))
+        wanted = {name: tf.io.FixedLenFeature([self.like.length], tf.int64) for name in FEATURES}
+        parsed = tf.io.parse_example(serialized, wanted | further_specs(self.like.further))
         tokens, segments = parsed["tokens"], parsed["segments"]
         inputs = tokens[:, :-1]
         for number, transform in enumerate(self.transforms):
             rows = tf.RaggedTensor.from_tensor(inputs, row_splits_dtype=tf.int64)
-            rows = transform(rows, keys, number, self.vocabulary)
+            rows = transform(rows, keys, number, self.like.vocabulary)
             masked = tf.reshape(rows.flat_values, tf.shape(inputs))
             inputs = tf.where(segments[:, :-1] > 0, masked, inputs)
         same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
@@ -75,7 +51,7 @@ class GraphPackedParser(BatchParser):
                 "tokens": inputs,
                 "segments": segments[:, :-1],
                 "positions": parsed["positions"][:, :-1],
-                **self.further.of(parsed),
+                **self.like.further.of(parsed),
             },
             tokens[:, 1:],
             tf.cast(same, tf.float32),
@@ -84,10 +60,5 @@ class GraphPackedParser(BatchParser):
 
 def packed_parser(parser: PackedParser) -> GraphPackedParser:
     """The parser of a graph that does what one in NumPy does."""
-    return GraphPackedParser(
-        tokens=parser.tokens,
-        vocabulary=parser.vocabulary,
-        length=parser.length,
-        further=parser.further,
-        transforms=TOKEN_AUGMENTATIONS["packed"][parser.augment],
-    )
+    transforms = TOKEN_AUGMENTATIONS["packed"][parser.augment]
+    return GraphPackedParser(like=parser, transforms=transforms)

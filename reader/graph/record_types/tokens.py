@@ -10,10 +10,7 @@ from typing_extensions import override
 
 from reader.graph.features import batch_targets, further_specs, label_specs
 from reader.graph.record_types.base import BatchParser
-from reader.record_types.base import TokenInfo
-from reader.record_types.features import FurtherFeatures, TargetLabels
 from reader.record_types.tokens import TOKENS, TokenParser
-from reader.records.vocabulary import SetVocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 
 
@@ -27,73 +24,40 @@ class GraphTokenParser(BatchParser):
     (pad="max"), or each record's own (pad="none", a tf.RaggedTensor).
 
     Attributes:
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the ids.
-        tokens: Description of the ids.
-        vocabulary: SetVocabulary of the set.
-        pad: One of `reader.options.PADS`.
-        length: Length of every batch where pad is "max".
+        like: The parser in NumPy that gives the same batches.
         transforms: Transforms of the augmentation, in order.
     """
 
-    labels: TargetLabels
-    further: FurtherFeatures
-    tokens: TokenInfo
-    vocabulary: SetVocabulary
-    pad: str
-    length: int
+    like: TokenParser
     transforms: tuple[TokenTransform, ...]
-
-    @property
-    @override
-    def element_shape(self) -> tuple[int | None, ...]:
-        return (self.length if self.pad == "max" else None,)
-
-    @property
-    @override
-    def element_dtype(self) -> str:
-        return "int64"
-
-    @property
-    @override
-    def targets(self) -> str:
-        return self.labels.kind
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         wanted: dict[str, Any] = {
             TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
-            **further_specs(self.further),
-            **label_specs(self.labels),
+            **further_specs(self.like.further),
+            **label_specs(self.like.labels),
         }
         parsed = tf.io.parse_example(serialized, wanted)
         ids = parsed[TOKENS]
         for number, transform in enumerate(self.transforms):
-            ids = transform(ids, keys, number, self.vocabulary)
-        if self.tokens.max_tokens is not None:
-            ids = ids[:, : self.tokens.max_tokens]
-        if self.pad != "none":
-            ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
-        inputs = self.further.inputs(TOKENS, ids, parsed)
-        return (inputs, batch_targets(self.labels, parsed)) if self.labels else inputs
+            ids = transform(ids, keys, number, self.like.vocabulary)
+        if self.like.tokens.max_tokens is not None:
+            ids = ids[:, : self.like.tokens.max_tokens]
+        if self.like.pad != "none":
+            ids = self._padded(ids, (serialized.shape[0], *self.like.element_shape))
+        inputs = self.like.further.inputs(TOKENS, ids, parsed)
+        return (inputs, batch_targets(self.like.labels, parsed)) if self.like.labels else inputs
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
-        dense = ids.to_tensor(default_value=self.tokens.pad_id, shape=shape)
+        dense = ids.to_tensor(default_value=self.like.tokens.pad_id, shape=shape)
         missing = tf.maximum(1 - tf.shape(dense)[1], 0)
-        dense = tf.pad(dense, [[0, 0], [0, missing]], constant_values=self.tokens.pad_id)
+        dense = tf.pad(dense, [[0, 0], [0, missing]], constant_values=self.like.tokens.pad_id)
         return tf.ensure_shape(dense, shape)
 
 
 def token_parser(parser: TokenParser) -> GraphTokenParser:
     """The parser of a graph that does what one in NumPy does."""
-    return GraphTokenParser(
-        labels=parser.labels,
-        further=parser.further,
-        tokens=parser.tokens,
-        vocabulary=parser.vocabulary,
-        pad=parser.pad,
-        length=parser.length,
-        transforms=TOKEN_AUGMENTATIONS["tokens"][parser.augment],
-        length_column=None if parser.lengths is None else TOKENS,
-    )
+    transforms = TOKEN_AUGMENTATIONS["tokens"][parser.augment]
+    return GraphTokenParser(like=parser, transforms=transforms)
