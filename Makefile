@@ -16,7 +16,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test lint types layers pytest proofs engines test-engines interop docs format bench clean
+.PHONY: help venv demo test lint types layers pytest proofs engines test-engines interop docs format bench peers scorecard clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,8 +83,15 @@ format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: venv  ## Measure throughput, memory and near duplicates, beside bare kernels and TFDS (hours).
+bench: venv  ## Measure memory, near duplicates, and shardmill beside its peers (hours).
 	$(BIN)/python -m benchmarks
 
+# Outside of .venv: they ask for other versions of the same libraries.
+peers: venv  ## Install the peers into .peers (about 12 GB on the disk).
+	$(BIN)/python -m benchmarks.peers
+
+scorecard: venv  ## Measure shardmill beside its peers, and write docs/scorecard.md (hours).
+	$(BIN)/python -m benchmarks.scorecard
+
 clean:  ## Remove .venv, caches and demo output.
-	rm -rf $(VENV) .docs .interop site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build shardmill-demo
+	rm -rf $(VENV) .docs .interop .peers site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build shardmill-demo

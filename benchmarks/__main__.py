@@ -1,7 +1,7 @@
 """Runs the comparisons one after the other: `python -m benchmarks [NAME ...]` or `make bench`.
 
-Without names: images, texts, near duplicates of both, reading, memory. Each has options of its own,
-`python -m benchmarks.NAME --help`, and writes benchmarks/results/NAME.json.
+Without names: the scorecard, near duplicates of images and of texts, memory. Each has options of
+its own, `python -m benchmarks.NAME --help`, and writes benchmarks/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import subprocess
 import sys
 
-_COMPARISONS = ("images", "texts", "near_duplicates", "near_texts", "reading", "memory")
+_COMPARISONS = ("scorecard", "near_duplicates", "near_texts", "memory")
 
 
 def main() -> None:

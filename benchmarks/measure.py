@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Run:
             share count once, mapped files too.
         private_mib: Greatest part of it that belongs to no file.
         details: Other figures that the subject reported.
+        command: What was run.
     """
 
     records: int
@@ -49,6 +50,7 @@ class Run:
     peak_mib: float
     private_mib: float
     details: dict[str, Any]
+    command: str = ""
 
     @property
     def rate(self) -> float:
@@ -88,6 +90,7 @@ def run(
     worktree: Path | None = None,
     variables: Mapping[str, str] | None = None,
     sample_seconds: float = 0.1,
+    most_seconds: float = 3600,
 ) -> Run:
     """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`.
 
@@ -98,7 +101,12 @@ def run(
         worktree: Version of this repository whose packages are measured; this one if None.
         variables: Further environment variables.
         sample_seconds: Time between two samples of memory. A sample takes milliseconds of a core.
+        most_seconds: Time after which a subject that hangs is killed.
+
+    Raises:
+        SystemExit: It failed, or hung; says what it printed.
     """
+    command = ["-m", f"benchmarks.subjects.{subject}", *map(str, arguments)]
     with contextlib.ExitStack() as stack:
         path = [HERE.parent]
         if worktree is not None:
@@ -111,19 +119,20 @@ def run(
             **(variables or {}),
         }
         process = subprocess.Popen(
-            [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
+            [python, *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
             # Python puts the working directory in front of the path.
             cwd=path[0],
         )
-        peak_mib, private_mib = _watch(process, sample_seconds)
+        peak_mib, private_mib = _watch(process, sample_seconds, most_seconds)
         output, errors = process.communicate()
     if process.returncode:
         raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-3000:]}")
     printed = json.loads(output.splitlines()[-1])
-    return Run(**printed, peak_mib=peak_mib, private_mib=private_mib)
+    words = shlex.join(["python", *command])
+    return Run(**printed, peak_mib=peak_mib, private_mib=private_mib, command=words)
 
 
 def _link_packages(worktree: Path, folder: Path) -> None:
@@ -133,14 +142,28 @@ def _link_packages(worktree: Path, folder: Path) -> None:
             (folder / package.name).symlink_to(package)
 
 
-def _watch(process: subprocess.Popen[bytes], sample_seconds: float) -> tuple[float, float]:
+def _watch(
+    process: subprocess.Popen[bytes], sample_seconds: float, most_seconds: float
+) -> tuple[float, float]:
     """Samples the sizes of a process tree until it ends; pipes hold more than a subject prints."""
     peak = private = 0.0
+    begun = time.monotonic()
     while process.poll() is None:
+        if time.monotonic() - begun > most_seconds:
+            kill_tree(process.pid)
         total, own = _tree_mib(process.pid)
         peak, private = max(peak, total), max(private, own)
         time.sleep(sample_seconds)
     return round(peak, 1), round(private, 1)
+
+
+def kill_tree(pid: int) -> None:
+    """Kills a process and all that descend from it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [*root.children(recursive=True), root]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _tree_mib(pid: int) -> tuple[float, float]:
@@ -157,20 +180,28 @@ def _tree_mib(pid: int) -> tuple[float, float]:
     return total / 1024, own / 1024
 
 
+def in_turns(names: Sequence[str], turns: int) -> Iterator[tuple[int, str]]:
+    """(turn, name): every subject once a turn.
+
+    Every second turn goes backwards, so that no subject always follows the same other one.
+    """
+    for turn in range(turns):
+        for name in names[:: -1 if turn % 2 else 1]:
+            yield turn, name
+
+
 def take_turns(title: str, subjects: Subjects, turns: int) -> dict[str, Any]:
     """Runs every subject once a turn, and prints a table of medians.
 
-    Ratios are to the first subject, in the same turn. Every second turn goes backwards, so that no
-    subject always follows the same other one.
+    Ratios are to the first subject, in the same turn.
 
     Returns:
         The medians and the runs of each subject.
     """
     runs: dict[str, list[Run]] = {name: [] for name in subjects}
-    for turn in range(turns):
-        for name in list(subjects)[:: -1 if turn % 2 else 1]:
-            runs[name].append(subjects[name]())
-            print(f"{title} {turn + 1}/{turns}  {name}: {runs[name][-1]}", flush=True)
+    for turn, name in in_turns(list(subjects), turns):
+        runs[name].append(subjects[name]())
+        print(f"{title} {turn + 1}/{turns}  {name}: {runs[name][-1]}", flush=True)
     first = next(iter(runs.values()))
     medians: dict[str, Any] = {}
     print(f"\n{title:<44}{'records/s':>10}{'ratio':>8}{'CPU':>8}{'peak MiB':>10}{'ratio':>8}")
@@ -197,13 +228,13 @@ def write(name: str, results: Mapping[str, Any]) -> None:
     about = {
         "date": datetime.date.today().isoformat(),
         "command": f"python -m benchmarks.{name} {shlex.join(sys.argv[1:])}".strip(),
-        "machine": _machine(),
+        "machine": machine(),
     }
     file.write_text(json.dumps(about | dict(results), indent=1) + "\n")
     print(f"written to {file.relative_to(HERE.parent)}", flush=True)
 
 
-def _machine() -> dict[str, object]:
+def machine() -> dict[str, object]:
     """Cores, memory, processor, system and Python."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(": ")[1] for line in lines if line.startswith("model name")]

@@ -2,7 +2,7 @@
 
 An altered copy of every document of SRC (folders of .txt and .jsonl) is planted, with a similarity
 between 0.5 and 1. The truth is the Jaccard similarity of the sets of word 5-grams, computed by
-separate code on Python sets. `benchmarks.texts` has the throughput.
+separate code on Python sets. The scorecard has the throughput.
 """
 
 from __future__ import annotations

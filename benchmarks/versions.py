@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import make_corpus
-from benchmarks.images import build_images
 from benchmarks.measure import HERE, Subjects, parser, take_turns, write
-from benchmarks.reading import read
+from benchmarks.scorecard.rows.preprocess_images import build_images
+from benchmarks.scorecard.rows.preprocess_texts import build_texts
+from benchmarks.scorecard.rows.read_images import read
 from benchmarks.text_corpus import make_jsonl
-from benchmarks.texts import build_texts
 
 _TASKS = ("images", "texts", "reading")
 

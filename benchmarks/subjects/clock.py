@@ -25,12 +25,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def measure(work: Callable[[], int], details: dict[str, Any] | None = None) -> None:
     """Does some work that returns its number of records, and prints what it took.
 
-    `details`, which the work may fill, are printed with it.
+    `details`, which the work may fill, are printed with it, and the time since the process began.
     """
     cpu, begun = _taken()[0], time.perf_counter()
     records = work()
     seconds = time.perf_counter() - begun
-    _print(records, seconds, _taken()[0] - cpu, details or {})
+    whole = {"whole_seconds": round(_since_start(), 3)}
+    _print(records, seconds, _taken()[0] - cpu, whole | (details or {}))
 
 
 def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> None:
@@ -49,7 +50,7 @@ def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 
     opened = time.perf_counter()
     batches = iter(open_stream())
     _check(next(batches))
-    first_batch = time.perf_counter() - opened
+    first_batch, since_start = time.perf_counter() - opened, _since_start()
     for _ in range(_WARM_UP_BATCHES - 1):
         next(batches)
     most_batches = most // BATCH - _WARM_UP_BATCHES if most else 1 << 62
@@ -62,6 +63,7 @@ def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 
         raise SystemExit(f"The set is too small: the warm-up takes all of its {most} records.")
     details = {
         "first_batch_seconds": round(first_batch, 3),
+        "start_seconds": round(since_start, 3),
         "storage_mb": round((after[1] - before[1]) / 1e6, 1),
     }
     _print(count * BATCH, passed, after[0] - before[0], details)
@@ -93,6 +95,12 @@ def _processes() -> Iterator[Path]:
         with contextlib.suppress(OSError):  # it has ended
             for task in (process / "task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
+
+
+def _since_start() -> float:
+    """Seconds since this process was started, imports included."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
 
 
 def _taken() -> tuple[float, int]:

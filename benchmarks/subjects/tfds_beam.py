@@ -18,8 +18,8 @@ import cv2
 import tensorflow_datasets as tfds
 
 from beam_jobs.engine.logs import quiet_beam
-from benchmarks.subjects.bare_kernels import encoded, resized
 from benchmarks.subjects.clock import measure
+from benchmarks.subjects.photo_kernels import encoded, resized
 
 
 def example(path: str, style: str) -> tuple[str, dict[str, object]]:

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 # Packages of the baselines, which have environments of their own.
-_BASELINES = ("datatrove", "streaming", "torch", "torchvision", "webdataset")
+_BASELINES = (
+    *("array_record", "datasets", "datatrove", "grain", "litdata", "spdl", "streaming"),
+    *("torch", "torchvision", "webdataset"),
+)
 
 # In one process, so that TensorFlow and Beam are loaded once.
 _PROGRAM = f"""

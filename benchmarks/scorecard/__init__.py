@@ -1,0 +1,1 @@
+"""The scorecard: shardmill and its peers at the same work, in rows that can be repeated."""

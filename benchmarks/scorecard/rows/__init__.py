@@ -1,0 +1,12 @@
+"""The rows of the scorecard, in the order of the page: one module for each kind of job."""
+
+from __future__ import annotations
+
+from benchmarks.scorecard.row import Row
+from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
+from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
+from benchmarks.scorecard.rows.read_images import READ, READ_COLD
+
+ROWS: dict[str, Row] = {
+    row.name: row for row in (PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB, READ, READ_COLD)
+}

@@ -1,0 +1,100 @@
+"""From a folder of photographs to a set that can be trained on."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+from benchmarks.corpus import make_corpus
+from benchmarks.measure import Run, run
+from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, rate_columns
+from benchmarks.subjects.photo_kernels import QUALITY, SIDE
+
+_COUNT, _SMALL_COUNT = 8400, 128
+_TFDS = "https://www.tensorflow.org/datasets/beam_datasets"
+# (name, library in benchmarks.subjects.peer_builds, page of its documentation)
+_PEERS = (
+    (
+        "MosaicML Streaming",
+        "streaming",
+        "https://docs.mosaicml.com/projects/streaming/en/stable/preparing_datasets/parallel_dataset_conversion.html",
+    ),
+    (
+        "WebDataset",
+        "webdataset",
+        "https://github.com/webdataset/webdataset/blob/main/docs/creating.md",
+    ),
+    ("LitData", "litdata", "https://github.com/Lightning-AI/litData#speed-up-model-training"),
+    (
+        "Hugging Face datasets",
+        "datasets",
+        "https://huggingface.co/docs/datasets/image_process",
+    ),
+)
+
+_TASK = """
+Photographs in class folders (collages of 400 x 534 pixels, 28 kB each, all different) become JPEG
+of quality 90 with a shorter side of 256, with their labels, in the form that each program trains
+from. All decode completely, resize with OpenCV's area filter, and encode with the same
+libjpeg-turbo. Each works with a process or thread for each core, as its documentation says.
+
+shardmill alone also hashes every file, finds duplicates, splits, shuffles globally, indexes, and
+can be killed at any time; "bare kernels" is a process pool that stores nothing.
+"""
+
+
+def build_images(source: Path, out: Path, dedup: str, worktree: Path | None = None) -> Run:
+    """Runs a build with the size and the quality of the bare kernels."""
+    options = {
+        "resize": f"shorter:{SIDE}",
+        "resize_filter": "area",
+        "quality": str(QUALITY),
+        "dedup": dedup,
+    }
+    return run("shardmill_build", "image", source, out, json.dumps(options), worktree=worktree)
+
+
+def _subjects(bench: Bench) -> list[Subject]:
+    photos = make_corpus(bench.work, _SMALL_COUNT if bench.is_small else _COUNT)
+    out = bench.work / "out"
+    ours = [
+        Subject(name, OURS, functools.partial(build_images, photos, out, dedup))
+        for name, dedup in (
+            ("shardmill", "exact"),
+            ("shardmill, --dedup off", "off"),
+            ("shardmill, --dedup near", "near"),
+        )
+    ]
+    limit = Subject("bare kernels", "", functools.partial(run, "bare_kernels", photos))
+    builders = [
+        Subject(
+            f"TFDS on Beam, {style}",
+            "TFDS",
+            functools.partial(run, "tfds_beam", photos, out, "in_memory", style),
+            follows=_TFDS,
+        )
+        for style in ("array", "encoded")
+    ]
+    peers = [
+        Subject(
+            name,
+            name,
+            functools.partial(
+                *(run, "peer_builds", library, photos, out), python=bench.python("readers")
+            ),
+            "readers",
+            page,
+        )
+        for name, library, page in _PEERS
+    ]
+    return [*ours, limit, *builders, *peers]
+
+
+PHOTOGRAPHS = Row(
+    "photographs",
+    "folder of photographs to a set",
+    _TASK,
+    (*rate_columns("images"), Column("start and job s", detail("whole_seconds"), "less", 1)),
+    _subjects,
+)

@@ -1,0 +1,148 @@
+"""From a folder of photographs to the form of a library: decoded, resized and encoded as by others.
+
+Each follows the parallel way of its documentation, with a process for every core.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+
+from benchmarks.subjects.clock import measure
+from benchmarks.subjects.photo_kernels import encoded, resized
+
+Photo = tuple[str, int]  # path, class number
+
+_WORKERS = len(os.sched_getaffinity(0))
+_SHARD_BYTES = 64 << 20
+
+
+def prepared(path: str) -> bytes:
+    """The JPEG that is stored of a photograph."""
+    cv2.setNumThreads(1)
+    return encoded(resized(path))
+
+
+def write_mosaicml(photos: Sequence[Photo], out: Path) -> None:
+    """MDS: a writer in each process, and their indexes merged."""
+    from streaming.base.util import merge_index
+
+    _each_part(_write_mds, photos, out)
+    merge_index(str(out), keep_local=True)
+
+
+def _write_mds(photos: Sequence[Photo], out: Path) -> None:
+    import streaming
+
+    columns = {"jpg": "bytes", "cls": "int"}
+    with streaming.MDSWriter(out=str(out), columns=columns, size_limit=_SHARD_BYTES) as writer:
+        for path, label in photos:
+            writer.write({"jpg": prepared(path), "cls": label})
+
+
+def write_webdataset(photos: Sequence[Photo], out: Path) -> None:
+    """Tar files: a ShardWriter in each process."""
+    _each_part(_write_tars, photos, out)
+
+
+def _write_tars(photos: Sequence[Photo], out: Path) -> None:
+    import webdataset as wds
+
+    out.mkdir()
+    pattern = str(out / "train-%06d.tar")
+    with wds.ShardWriter(pattern, maxsize=_SHARD_BYTES, verbose=0) as writer:
+        for path, label in photos:
+            key = Path(path).stem
+            writer.write({"__key__": key, "jpg": prepared(path), "cls": str(label)})
+
+
+def write_litdata(photos: Sequence[Photo], out: Path) -> None:
+    """Chunks of LitData, by `optimize`."""
+    import litdata
+
+    litdata.optimize(
+        _litdata_record,
+        list(photos),
+        output_dir=str(out),
+        num_workers=_WORKERS,
+        chunk_bytes=_SHARD_BYTES,
+        mode="overwrite",
+        verbose=False,
+    )
+
+
+def _litdata_record(photo: Photo) -> dict[str, Any]:
+    return {"jpeg": prepared(photo[0]), "label": photo[1]}
+
+
+def write_datasets(photos: Sequence[Photo], out: Path) -> None:
+    """Parquet, by `Dataset.map`."""
+    import datasets
+
+    paths, labels = zip(*photos, strict=True)
+    features = datasets.Features(
+        {"jpeg": datasets.Value("binary"), "label": datasets.Value("int64")}
+    )
+    whole = datasets.Dataset.from_dict({"path": list(paths), "label": list(labels)})
+    done = whole.map(
+        _datasets_record,
+        remove_columns=["path"],
+        features=features,
+        num_proc=_WORKERS,
+        cache_file_name=str(out / "cache.arrow"),
+    )
+    done.to_parquet(str(out / "train.parquet"))
+
+
+def _datasets_record(row: dict[str, Any]) -> dict[str, Any]:
+    return {"jpeg": prepared(row["path"])}
+
+
+def _each_part(write: Callable[..., None], photos: Sequence[Photo], out: Path) -> None:
+    parts = [photos[number::_WORKERS] for number in range(_WORKERS)]
+    with multiprocessing.Pool(_WORKERS) as pool:
+        pool.starmap(write, [(part, out / f"{number:02d}") for number, part in enumerate(parts)])
+
+
+# By the module that is imported before the clock begins.
+WRITERS: dict[str, Callable[[Sequence[Photo], Path], None]] = {
+    "streaming": write_mosaicml,
+    "webdataset": write_webdataset,
+    "litdata": write_litdata,
+    "datasets": write_datasets,
+}
+
+
+def photos_in(source: Path) -> list[Photo]:
+    """Every photograph in class folders, and the number of its class."""
+    names = sorted(path.name for path in source.iterdir())
+    return [(str(p), names.index(p.parent.name)) for p in sorted(source.rglob("*.jpg"))]
+
+
+def main() -> None:
+    """Arguments: LIBRARY SOURCE OUT."""
+    library, source, out = sys.argv[1:]
+    shutil.rmtree(out, ignore_errors=True)
+    Path(out).mkdir(parents=True)
+    importlib.import_module(library)
+    photos = photos_in(Path(source))
+    write = functools.partial(WRITERS[library], photos, Path(out))
+
+    def build() -> int:
+        write()
+        return len(photos)
+
+    measure(build)
+
+
+if __name__ == "__main__":
+    main()

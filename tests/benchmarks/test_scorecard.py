@@ -1,0 +1,122 @@
+"""The scorecard: who leads, what is kept of a row that is interrupted, and every adapter, small."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from benchmarks.measure import Run
+from benchmarks.scorecard import page, taking_turns
+from benchmarks.scorecard.row import Bench, Column, Row, Subject, rate_columns
+from benchmarks.scorecard.rows import ROWS
+
+
+class Runs:
+    """A subject whose runs have given rates, one after the other."""
+
+    def __init__(self, *rates, fails=False):
+        self.rates, self.calls, self.fails = rates, 0, fails
+
+    def __call__(self):
+        if self.fails:
+            raise SystemExit("peer failed:\nno such thing")
+        rate = self.rates[self.calls % len(self.rates)]
+        self.calls += 1
+        return Run(int(rate * 2), 2.0, 4.0, 100.0, 90.0, {"place": "named"}, "python -m peer")
+
+
+def _row(subjects, columns=None):
+    return Row("speed", "some work", "All do it.", columns or rate_columns("records"), subjects)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path, tmp_path / "peers", is_small=True)
+
+
+def test_ratios_are_computed_within_a_turn_and_the_median_counts(bench):
+    # The machine is slower in every turn: ratios of medians would say 0.83.
+    ours, peer = Runs(100, 60, 30), Runs(50, 40, 21)
+    row = _row(lambda _: [Subject("shardmill", "shardmill", ours), Subject("peer", "Peer", peer)])
+    result = taking_turns.measure_row(row, bench, 3)
+    figure = result["subjects"]["peer"]["figures"]["records/s"]
+    assert figure == {"median": 40, "low": 21, "high": 50, "ratio": 0.6667}
+    assert result["turns"] == 3
+    standing = page.standing(row, result)
+    assert standing.leads and round(standing.ratio, 2) == 1.5 and standing.best == "peer"
+    assert "| **shardmill** | 60 (30 to 100) | 1.00 |" in page.table(row, result, is_markdown=True)
+
+
+def test_the_best_configurations_are_compared_and_baselines_are_no_peers(bench):
+    rates = {("a", "shardmill"): 10, ("b", "shardmill"): 20, ("p", "P"): 30, ("limit", ""): 90}
+    subjects = [Subject(name, whose, Runs(rate)) for (name, whose), rate in rates.items()]
+    row = _row(lambda _: subjects)
+    standing = page.standing(row, taking_turns.measure_row(row, bench, 1))
+    assert (standing.ours, standing.best) == ("b", "p")
+    assert not standing.leads and round(standing.ratio, 3) == 0.667
+
+
+def test_less_can_be_better(bench):
+    columns = (Column("CPU ms each", lambda run: 1000 / run.cpu_rate, "less", 2),)
+    subjects = [Subject("shardmill", "shardmill", Runs(50)), Subject("p", "P", Runs(25))]
+    row = _row(lambda _: subjects, columns)
+    standing = page.standing(row, taking_turns.measure_row(row, bench, 1))
+    assert standing.leads and standing.ratio == 2
+
+
+def test_a_row_that_was_interrupted_goes_on_where_it_was(bench):
+    ours, peer = Runs(100), Runs(50)
+    row = _row(lambda _: [Subject("shardmill", "shardmill", ours), Subject("peer", "Peer", peer)])
+    taking_turns.measure_row(row, bench, 2)
+    taking_turns.measure_row(row, bench, 3)
+    assert (ours.calls, peer.calls) == (3, 3)
+
+
+def test_runs_of_another_commit_are_not_taken(bench, monkeypatch):
+    ours = Runs(100)
+    row = _row(lambda _: [Subject("shardmill", "shardmill", ours)])
+    taking_turns.measure_row(row, bench, 1)
+    monkeypatch.setattr(taking_turns, "commit", lambda: "another")
+    taking_turns.measure_row(row, bench, 1)
+    assert ours.calls == 2
+
+
+def test_a_peer_that_fails_is_named_and_the_others_are_measured(bench, capsys):
+    subjects = [
+        Subject("shardmill", "shardmill", Runs(100)),
+        Subject("peer", "Peer", Runs(fails=True)),
+        Subject("absent", "Absent", Runs(1), "nowhere"),
+    ]
+    row = _row(lambda _: subjects)
+    result = taking_turns.measure_row(row, bench, 2)
+    assert result["failed"] == {"peer": "peer failed:\nno such thing"}
+    assert list(result["subjects"]) == ["shardmill"]
+    assert "failed: no such thing" in page.table(row, result)
+    assert "without absent, which 'make peers' installs" in capsys.readouterr().out
+
+
+def test_figures_may_be_words(bench):
+    columns = (*rate_columns("records"), Column("damage", lambda run: run.details["place"]))
+    row = _row(lambda _: [Subject("shardmill", "shardmill", Runs(100))], columns)
+    assert "named" in page.table(row, taking_turns.measure_row(row, bench, 2))
+
+
+def test_results_are_json_and_name_their_commands(bench):
+    row = _row(lambda _: [Subject("shardmill", "shardmill", Runs(100))])
+    result = json.loads(json.dumps(taking_turns.measure_row(row, bench, 1)))
+    run = result["subjects"]["shardmill"]["runs"][0]
+    assert run["command"] == "python -m peer"
+    assert Run(**run) == dataclasses.replace(Runs(100)(), command="python -m peer")
+    assert {"commit", "date", "machine", "versions", "command"} <= set(result)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ROWS)
+def test_every_adapter_that_needs_no_peer_does_its_work(name, tmp_path_factory):
+    work = tmp_path_factory.getbasetemp() / "scorecard"  # forms of a set are made once
+    result = taking_turns.measure_row(ROWS[name], Bench(work, work / "no peers", True), 1)
+    assert not result["failed"]
+    for subject in result["subjects"].values():
+        assert all(run["records"] > 0 for run in subject["runs"])
