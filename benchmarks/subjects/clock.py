@@ -34,7 +34,24 @@ def measure(work: Callable[[], int], details: dict[str, Any] | None = None) -> N
     _print(records, seconds, _taken()[0] - cpu, whole | (details or {}))
 
 
-def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> None:
+def check_images(batch: Any) -> None:
+    """Checks that a batch has [64, 224, 224, 3] or [64, 3, 224, 224] uint8 images.
+
+    Raises:
+        SystemExit: It has others.
+    """
+    images = batch[0] if isinstance(batch, (tuple, list)) else batch["image"]
+    shape, dtype = tuple(images.shape), str(images.dtype)
+    if shape not in ((BATCH, SIDE, SIDE, 3), (BATCH, 3, SIDE, SIDE)) or "uint8" not in dtype:
+        raise SystemExit(f"A batch is {shape} {dtype}, not {BATCH} uint8 images of {SIDE} pixels.")
+
+
+def measure_reading(
+    open_stream: Callable[[], Any],
+    seconds: float,
+    most: int = 0,
+    check: Callable[[Any], None] = check_images,
+) -> None:
     """Reads for some seconds after the warm-up, prints what it took, and ends the process.
 
     Args:
@@ -42,14 +59,14 @@ def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 
         seconds: Time to read.
         most: Records after which it ends even so, warm-up included: what is read a second time is
             not cold any more. 0 is no limit.
+        check: Checks the first batch, of 64 records.
 
     Raises:
-        SystemExit: The batches are not [64, 224, 224, 3] or [64, 3, 224, 224] uint8, or the data
-            ended before the clock began.
+        SystemExit: The data ended before the clock began.
     """
     opened = time.perf_counter()
     batches = iter(open_stream())
-    _check(next(batches))
+    check(next(batches))
     first_batch, since_start = time.perf_counter() - opened, _since_start()
     for _ in range(_WARM_UP_BATCHES - 1):
         next(batches)
@@ -77,13 +94,6 @@ def measure_reading(open_stream: Callable[[], Any], seconds: float, most: int = 
 def _print(records: int, seconds: float, cpu_seconds: float, details: dict[str, Any]) -> None:
     measured = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
     print(json.dumps(measured | {"details": details}), flush=True)
-
-
-def _check(batch: Any) -> None:
-    images = batch[0] if isinstance(batch, (tuple, list)) else batch["image"]
-    shape, dtype = tuple(images.shape), str(images.dtype)
-    if shape not in ((BATCH, SIDE, SIDE, 3), (BATCH, 3, SIDE, SIDE)) or "uint8" not in dtype:
-        raise SystemExit(f"A batch is {shape} {dtype}, not {BATCH} uint8 images of {SIDE} pixels.")
 
 
 def _processes() -> Iterator[Path]:

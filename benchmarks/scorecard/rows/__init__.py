@@ -6,7 +6,8 @@ from benchmarks.scorecard.row import Row
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
 from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD
+from benchmarks.scorecard.rows.read_tokens import READ_TOKENS
 
 ROWS: dict[str, Row] = {
-    row.name: row for row in (PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB, READ, READ_COLD)
+    row.name: row for row in (PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB, READ, READ_COLD, READ_TOKENS)
 }
