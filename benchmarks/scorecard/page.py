@@ -94,7 +94,7 @@ def table(row: Row, result: Mapping[str, Any], *, is_markdown: bool = False) -> 
         rest = (written(column, _median(subject, column)) for column in row.columns[1:])
         lines.append([shown, _spread(first, figures[first.name]), _ratio(ratio), *rest])
     for name, reason in result["failed"].items():
-        lines.append([name, f"failed: {reason.splitlines()[-1]}", *[""] * len(row.columns)])
+        lines.append([name, f"failed: {reason.strip().splitlines()[-1]}", *[""] * len(row.columns)])
     return _markdown(lines) if is_markdown else _aligned(lines)
 
 

@@ -7,7 +7,11 @@ from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
 from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD
 from benchmarks.scorecard.rows.read_tokens import READ_TOKENS
+from benchmarks.scorecard.rows.resume import RESUME, RESUME_LARGE
 
-ROWS: dict[str, Row] = {
-    row.name: row for row in (PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB, READ, READ_COLD, READ_TOKENS)
-}
+_ALL = (
+    *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
+    *(READ, READ_COLD, READ_TOKENS),
+    *(RESUME, RESUME_LARGE),
+)
+ROWS: dict[str, Row] = {row.name: row for row in _ALL}
