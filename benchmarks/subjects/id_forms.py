@@ -1,4 +1,7 @@
-"""Millions of tiny records, each its number, in the forms of libraries: `LIBRARY COUNT OUT`."""
+"""Tiny records, each its number, in the forms of libraries and in this order: `LIBRARY COUNT OUT`.
+
+A shard has as many records as one of 64 MiB has of photographs of 16 kB.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import numpy as np
 
 from benchmarks.subjects.clock import measure
 
-_SHARD_RECORDS = 1 << 20
+SHARD_RECORDS = 4096
+_MDS_BYTES = 12  # of a record: an int64, and its offset
 
 
 def write_lines(count: int, out: Path) -> None:
@@ -33,7 +37,8 @@ def write_mosaicml(count: int, out: Path) -> None:
     """MDS."""
     import streaming
 
-    with streaming.MDSWriter(out=str(out), columns={"id": "int"}) as writer:
+    size = SHARD_RECORDS * _MDS_BYTES
+    with streaming.MDSWriter(out=str(out), columns={"id": "int"}, size_limit=size) as writer:
         for number in range(count):
             writer.write({"id": number})
 
@@ -42,7 +47,7 @@ def write_litdata(count: int, out: Path) -> None:
     """Chunks of LitData."""
     from litdata.streaming.writer import BinaryWriter
 
-    writer = BinaryWriter(str(out), chunk_bytes="64MB")
+    writer = BinaryWriter(str(out), chunk_size=SHARD_RECORDS)
     for number in range(count):
         writer.add_item(number, {"id": number})
     writer.done()
@@ -61,12 +66,24 @@ def write_array_records(count: int, out: Path) -> None:
 
 def write_webdataset(count: int, out: Path) -> None:
     """Tar files, 1 kB for each record."""
-    for begin in range(0, count, _SHARD_RECORDS // 16):
+    for begin in range(0, count, SHARD_RECORDS):
         with tarfile.open(out / f"{begin:09d}.tar", "w") as tar:
-            for number in range(begin, min(count, begin + _SHARD_RECORDS // 16)):
+            for number in range(begin, min(count, begin + SHARD_RECORDS)):
                 member, content = tarfile.TarInfo(f"{number:09d}.id"), str(number).encode()
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
+
+
+def write_tfrecords(count: int, out: Path) -> None:
+    """TFRecord files of tf.train.Examples."""
+    import tensorflow as tf
+
+    for begin in range(0, count, SHARD_RECORDS):
+        with tf.io.TFRecordWriter(str(out / f"ids-train.tfrecord-{begin:09d}")) as writer:
+            for number in range(begin, min(count, begin + SHARD_RECORDS)):
+                text = tf.train.BytesList(value=[str(number).encode()])
+                features = tf.train.Features(feature={"text": tf.train.Feature(bytes_list=text)})
+                writer.write(tf.train.Example(features=features).SerializeToString())
 
 
 FORMS: dict[str, Callable[[int, Path], None]] = {
@@ -76,6 +93,7 @@ FORMS: dict[str, Callable[[int, Path], None]] = {
     "litdata": write_litdata,
     "array_records": write_array_records,
     "webdataset": write_webdataset,
+    "tfrecords": write_tfrecords,
 }
 
 

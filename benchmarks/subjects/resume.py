@@ -129,6 +129,36 @@ def read_tensorflow(folder: Path, state: Any) -> Reading:
     return Reading((batch.numpy() for batch in batches), lambda: checkpoint.write(place))
 
 
+def read_window(folder: Path, state: Any) -> Reading:
+    """The reader's NumPy batches, in the order that it has by default."""
+    import reader
+
+    stream = reader.load(folder, batch_size=BATCH, cache="off", epochs=1)
+    return Reading(iter(stream), stream.state_dict)
+
+
+def read_tfds(folder: Path, state: Any) -> Reading:
+    """TFDS, with a shuffle buffer as in its documentation."""
+    import tensorflow_datasets as tfds
+
+    config = tfds.ReadConfig(try_autocache=False)
+    dataset = tfds.builder_from_directory(str(folder)).as_dataset(
+        split="train", shuffle_files=True, read_config=config
+    )
+    batches = dataset.shuffle(_BUFFER).batch(BATCH, drop_remainder=True)
+    return Reading((batch["text"].numpy() for batch in batches), lambda: None)
+
+
+def read_datasets(folder: Path, state: Any) -> Reading:
+    """Hugging Face: a streamed data set with a shuffle buffer."""
+    import datasets
+
+    files = [str(path) for path in sorted(folder.glob("*.tar"))]
+    stream = datasets.load_dataset("webdataset", data_files=files, split="train", streaming=True)
+    batches = stream.shuffle(seed=0, buffer_size=_BUFFER).batch(BATCH, drop_last_batch=True)
+    return Reading((list(map(int, batch["id"])) for batch in batches), lambda: None)
+
+
 def read_webdataset(folder: Path, state: Any) -> Reading:
     """Tar files, shuffled with a seed; there is no state."""
     import webdataset as wds
@@ -147,6 +177,9 @@ def read_webdataset(folder: Path, state: Any) -> Reading:
 
 READERS: dict[str, tuple[str, Callable[[Path, Any], Reading]]] = {
     "shardmill": ("reader", read_shardmill),
+    "shardmill, window": ("reader", read_window),
+    "TFDS": ("tensorflow_datasets", read_tfds),
+    "datasets": ("datasets", read_datasets),
     "tensorflow": ("tensorflow", read_tensorflow),
     "mosaicml": ("streaming", read_mosaicml),
     "litdata": ("litdata", read_litdata),

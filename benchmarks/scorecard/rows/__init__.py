@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.scorecard.row import Row
+from benchmarks.scorecard.rows.mixing import MIXING
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
 from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD
@@ -12,6 +13,6 @@ from benchmarks.scorecard.rows.resume import RESUME, RESUME_LARGE
 _ALL = (
     *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
     *(READ, READ_COLD, READ_TOKENS),
-    *(RESUME, RESUME_LARGE),
+    *(RESUME, RESUME_LARGE, MIXING),
 )
 ROWS: dict[str, Row] = {row.name: row for row in _ALL}

@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.measure import Run, run
 from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail
 from benchmarks.subjects.clock import BATCH
+from benchmarks.subjects.id_forms import SHARD_RECORDS
 
 _SHARE = 0.9
 _MILLION, _SMALL_COUNT = 1_280_000, 20_000
@@ -33,7 +34,7 @@ _SUBJECTS = (
 _LARGEST_TARS = 2_000_000  # records of 1 kB each
 
 
-def _make_form(bench: Bench, form: str, count: int) -> Path:
+def make_ids(bench: Bench, form: str, count: int) -> Path:
     """The folder with the records in the form of a library; an existing one is taken again."""
     root = bench.work / f"ids-{count}"
     out, complete = root / form, root / f"{form} is complete"
@@ -41,17 +42,24 @@ def _make_form(bench: Bench, form: str, count: int) -> Path:
         return out
     if form == "shardmill":
         run("id_forms", "lines", count, root / "lines")
-        options = {"clean": "nfc", "dedup": "off", "no_labels": True, "format": "jsonl"}
-        options["split"] = "train=1"
+        options = {
+            "clean": "nfc",
+            "dedup": "off",
+            "no_labels": True,
+            "format": "jsonl",
+            "split": "train=1",
+            "num_shards": -(-count // SHARD_RECORDS),
+        }
         run("shardmill_build", "text", root / "lines", out, json.dumps(options))
     else:
-        run("id_forms", form, count, out, python=bench.python("readers"))
+        python = sys.executable if form == "tfrecords" else bench.python("readers")
+        run("id_forms", form, count, out, python=python)
     complete.touch()
     return out
 
 
 def _resume(bench: Bench, library: str, form: str, count: int) -> Run:
-    folder = _make_form(bench, form, count)
+    folder = make_ids(bench, form, count)
     state = folder.parent / f"{library}.state"
     python = sys.executable if form == "shardmill" else bench.python("readers")
     arguments = (library, folder, int(count * _SHARE) // BATCH, state)
