@@ -30,8 +30,9 @@ def measure(work: Callable[[], int], details: dict[str, Any] | None = None) -> N
     cpu, begun = _taken()[0], time.perf_counter()
     records = work()
     seconds = time.perf_counter() - begun
-    whole = {"whole_seconds": round(_since_start(), 3)}
-    _print(records, seconds, _taken()[0] - cpu, whole | (details or {}))
+    taken = _taken()[0]
+    whole = {"whole_seconds": round(_since_start(), 3), "whole_cpu_seconds": round(taken, 3)}
+    _print(records, seconds, taken - cpu, whole | (details or {}))
 
 
 def check_images(batch: Any) -> None:

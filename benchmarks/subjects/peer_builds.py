@@ -5,11 +5,9 @@ Each follows the parallel way of its documentation, with a process for every cor
 
 from __future__ import annotations
 
-import functools
 import importlib
 import multiprocessing
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import cv2
 
 from benchmarks.subjects.clock import measure
+from benchmarks.subjects.output import prepare
 from benchmarks.subjects.photo_kernels import encoded, resized
 
 Photo = tuple[str, int]  # path, class number
@@ -57,7 +56,7 @@ def write_webdataset(photos: Sequence[Photo], out: Path) -> None:
 def _write_tars(photos: Sequence[Photo], out: Path) -> None:
     import webdataset as wds
 
-    out.mkdir()
+    out.mkdir(exist_ok=True)
     pattern = str(out / "train-%06d.tar")
     with wds.ShardWriter(pattern, maxsize=_SHARD_BYTES, verbose=0) as writer:
         for path, label in photos:
@@ -67,6 +66,15 @@ def _write_tars(photos: Sequence[Photo], out: Path) -> None:
 
 def write_litdata(photos: Sequence[Photo], out: Path) -> None:
     """Chunks of LitData, by `optimize`."""
+    _optimize(photos, out, mode="overwrite")
+
+
+def write_litdata_with_checkpoints(photos: Sequence[Photo], out: Path) -> None:
+    """The same, with the option to go on after an interruption."""
+    _optimize(photos, out, use_checkpoint=True)
+
+
+def _optimize(photos: Sequence[Photo], out: Path, **options: Any) -> None:
     import litdata
 
     litdata.optimize(
@@ -75,8 +83,8 @@ def write_litdata(photos: Sequence[Photo], out: Path) -> None:
         output_dir=str(out),
         num_workers=_WORKERS,
         chunk_bytes=_SHARD_BYTES,
-        mode="overwrite",
         verbose=False,
+        **options,
     )
 
 
@@ -113,12 +121,13 @@ def _each_part(write: Callable[..., None], photos: Sequence[Photo], out: Path) -
         pool.starmap(write, [(part, out / f"{number:02d}") for number, part in enumerate(parts)])
 
 
-# By the module that is imported before the clock begins.
-WRITERS: dict[str, Callable[[Sequence[Photo], Path], None]] = {
-    "streaming": write_mosaicml,
-    "webdataset": write_webdataset,
-    "litdata": write_litdata,
-    "datasets": write_datasets,
+# The module that is imported before the clock begins, and what writes.
+WRITERS: dict[str, tuple[str, Callable[[Sequence[Photo], Path], None]]] = {
+    "streaming": ("streaming", write_mosaicml),
+    "webdataset": ("webdataset", write_webdataset),
+    "litdata": ("litdata", write_litdata),
+    "litdata, checkpoints": ("litdata", write_litdata_with_checkpoints),
+    "datasets": ("datasets", write_datasets),
 }
 
 
@@ -131,14 +140,14 @@ def photos_in(source: Path) -> list[Photo]:
 def main() -> None:
     """Arguments: LIBRARY SOURCE OUT."""
     library, source, out = sys.argv[1:]
-    shutil.rmtree(out, ignore_errors=True)
-    Path(out).mkdir(parents=True)
-    importlib.import_module(library)
+    prepare(Path(out))
+    Path(out).mkdir(parents=True, exist_ok=True)
+    module, write = WRITERS[library]
+    importlib.import_module(module)
     photos = photos_in(Path(source))
-    write = functools.partial(WRITERS[library], photos, Path(out))
 
     def build() -> int:
-        write()
+        write(photos, Path(out))
         return len(photos)
 
     measure(build)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.engine.logs import quiet_beam
 from benchmarks.subjects.clock import measure
+from benchmarks.subjects.output import prepare
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
     # report.html is left out: it takes some 0.4 s however large the corpus is.
     options = OPTIONS[record_type]((source,), out, no_report=True, **json.loads(given))
     RECORD_TYPES[record_type]
-    shutil.rmtree(out, ignore_errors=True)
+    prepare(Path(out))
     details: dict[str, Any] = {}
 
     def build() -> int:

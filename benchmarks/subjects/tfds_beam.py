@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import tensorflow_datasets as tfds
 
 from beam_jobs.engine.logs import quiet_beam
 from benchmarks.subjects.clock import measure
+from benchmarks.subjects.output import prepare
 from benchmarks.subjects.photo_kernels import encoded, resized
 
 
@@ -67,7 +67,7 @@ def main() -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-    shutil.rmtree(out, ignore_errors=True)
+    prepare(Path(out))
     workers = len(os.sched_getaffinity(0))
     flags = [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
     config = tfds.download.DownloadConfig(

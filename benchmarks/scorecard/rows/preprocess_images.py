@@ -12,26 +12,31 @@ from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, 
 from benchmarks.subjects.photo_kernels import QUALITY, SIDE
 
 _COUNT, _SMALL_COUNT = 8400, 128
-_TFDS = "https://www.tensorflow.org/datasets/beam_datasets"
-# (name, library in benchmarks.subjects.peer_builds, page of its documentation)
-_PEERS = (
+TFDS_PAGE = "https://www.tensorflow.org/datasets/beam_datasets"
+# (name, whose, library in benchmarks.subjects.peer_builds, module of it, page of its documentation)
+PEERS = (
     (
-        "MosaicML Streaming",
-        "streaming",
+        *("MosaicML Streaming", "MosaicML Streaming", "streaming", "streaming"),
         "https://docs.mosaicml.com/projects/streaming/en/stable/preparing_datasets/parallel_dataset_conversion.html",
     ),
     (
-        "WebDataset",
-        "webdataset",
+        *("WebDataset", "WebDataset", "webdataset", "webdataset"),
         "https://github.com/webdataset/webdataset/blob/main/docs/creating.md",
     ),
-    ("LitData", "litdata", "https://github.com/Lightning-AI/litData#speed-up-model-training"),
     (
-        "Hugging Face datasets",
-        "datasets",
+        *("LitData", "LitData", "litdata", "litdata"),
+        "https://github.com/Lightning-AI/litData#speed-up-model-training",
+    ),
+    (
+        *("LitData, checkpoints", "LitData", "litdata, checkpoints", "litdata"),
+        "https://github.com/Lightning-AI/litData#speed-up-model-training",
+    ),
+    (
+        *("Hugging Face datasets", "Hugging Face datasets", "datasets", "datasets"),
         "https://huggingface.co/docs/datasets/image_process",
     ),
 )
+IMAGE_OPTIONS = {"resize": f"shorter:{SIDE}", "resize_filter": "area", "quality": str(QUALITY)}
 
 _TASK = """
 Photographs in class folders (collages of 400 x 534 pixels, 28 kB each, all different) become JPEG
@@ -46,12 +51,7 @@ can be killed at any time; "bare kernels" is a process pool that stores nothing.
 
 def build_images(source: Path, out: Path, dedup: str, worktree: Path | None = None) -> Run:
     """Runs a build with the size and the quality of the bare kernels."""
-    options = {
-        "resize": f"shorter:{SIDE}",
-        "resize_filter": "area",
-        "quality": str(QUALITY),
-        "dedup": dedup,
-    }
+    options = IMAGE_OPTIONS | {"dedup": dedup}
     return run("shardmill_build", "image", source, out, json.dumps(options), worktree=worktree)
 
 
@@ -72,21 +72,21 @@ def _subjects(bench: Bench) -> list[Subject]:
             f"TFDS on Beam, {style}",
             "TFDS",
             functools.partial(run, "tfds_beam", photos, out, "in_memory", style),
-            follows=_TFDS,
+            follows=TFDS_PAGE,
         )
         for style in ("array", "encoded")
     ]
     peers = [
         Subject(
             name,
-            name,
+            whose,
             functools.partial(
                 *(run, "peer_builds", library, photos, out), python=bench.python("readers")
             ),
             "readers",
             page,
         )
-        for name, library, page in _PEERS
+        for name, whose, library, _, page in PEERS
     ]
     return [*ours, limit, *builders, *peers]
 
