@@ -166,6 +166,9 @@ def test_grain_reads_it_as_a_source(tiny: Path) -> None:
 @pytest.mark.interop
 def test_grain_loads_with_workers_and_goes_on(tiny: Path) -> None:
     import grain
+    from absl import flags
+
+    flags.FLAGS.mark_as_parsed()  # Grain's processes ask for its flags
 
     def loader() -> Any:
         data = reader.random_access(tiny)
