@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.scorecard.row import Row
+from benchmarks.scorecard.rows.damage import DAMAGED_FILES, DAMAGED_SET
 from benchmarks.scorecard.rows.kills import KILLS
 from benchmarks.scorecard.rows.mixing import MIXING
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
@@ -15,6 +16,6 @@ _ALL = (
     *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
     *(READ, READ_COLD, READ_TOKENS),
     *(RESUME, RESUME_LARGE, MIXING),
-    *(KILLS,),
+    *(KILLS, DAMAGED_FILES, DAMAGED_SET),
 )
 ROWS: dict[str, Row] = {row.name: row for row in _ALL}

@@ -51,19 +51,20 @@ _SHARDMILL = Writer("shardmill_build", ("image",), (json.dumps(IMAGE_OPTIONS),),
 _TFDS = Writer("tfds_beam", (), ("in_memory", "encoded"), "tfds")
 
 
-def _subjects(bench: Bench) -> list[Subject]:
-    def subject(name: str, whose: str, writer: Writer, page: str) -> Subject:
-        kill = functools.partial(_killed, bench, writer)
-        return Subject(name, whose, kill, writer.environment, page)
-
+def writers() -> list[tuple[str, str, Writer, str]]:
+    """(name, whose, writer, page of its documentation) of all that write photographs."""
     peers = [
-        subject(name, whose, Writer("peer_builds", (library,), (), module, "readers"), page)
+        (name, whose, Writer("peer_builds", (library,), (), module, "readers"), page)
         for name, whose, library, module, page in PEERS
     ]
+    ours = ("shardmill", OURS, _SHARDMILL, "")
+    return [ours, ("TFDS on Beam", "TFDS", _TFDS, TFDS_PAGE), *peers]
+
+
+def _subjects(bench: Bench) -> list[Subject]:
     return [
-        subject("shardmill", OURS, _SHARDMILL, ""),
-        subject("TFDS on Beam", "TFDS", _TFDS, TFDS_PAGE),
-        *peers,
+        Subject(name, whose, functools.partial(_killed, bench, writer), writer.environment, page)
+        for name, whose, writer, page in writers()
     ]
 
 
