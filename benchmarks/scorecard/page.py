@@ -19,6 +19,7 @@ RESULTS = HERE / "results" / "scorecard.json"
 PAGE = HERE.parent / "docs" / "scorecard.md"
 _README = HERE.parent / "README.md"
 _CHARTS = HERE.parent / "docs" / "scorecard"
+_SAID = 80  # characters of the reason why a subject failed
 _MARKS = "<!-- scorecard -->", "<!-- end of scorecard -->"
 _OURS_COLOR, _PEER_COLOR, _LIMIT_COLOR = "#0b6e4f", "#7a8b99", "#d5dbe0"
 
@@ -94,7 +95,8 @@ def table(row: Row, result: Mapping[str, Any], *, is_markdown: bool = False) -> 
         rest = (written(column, _median(subject, column)) for column in row.columns[1:])
         lines.append([shown, _spread(first, figures[first.name]), _ratio(ratio), *rest])
     for name, reason in result["failed"].items():
-        lines.append([name, f"failed: {reason.strip().splitlines()[-1]}", *[""] * len(row.columns)])
+        last = reason.strip().splitlines()[-1][:_SAID]
+        lines.append([name, f"failed: {last}", *[""] * len(row.columns)])
     return _markdown(lines) if is_markdown else _aligned(lines)
 
 

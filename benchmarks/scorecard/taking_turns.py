@@ -52,7 +52,9 @@ def measure_row(row: Row, bench: Bench, turns: int, only: Sequence[str] = ()) ->
             continue
         own = kept.of(name)[-1]
         print(f"{row.name} {turn + 1}/{turns}  {name}: {_words(row.columns, own)}", flush=True)
-    about = _about(there.values(), min(turns, *(len(kept.of(n)) for n in there if n not in failed)))
+    about = _about(
+        there.values(), min([turns, *(len(kept.of(n)) for n in there if n not in failed)])
+    )
     runs = {name: kept.of(name)[:turns] for name in there if name not in failed}
     return about | {"subjects": _summary(row, there, runs), "failed": failed}
 

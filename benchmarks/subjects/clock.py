@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 BATCH = 64
 SIDE = 224
@@ -85,7 +85,28 @@ def measure_reading(
         "storage_mb": round((after[1] - before[1]) / 1e6, 1),
     }
     _print(count * BATCH, passed, after[0] - before[0], details)
-    # Threads and children that read ahead would take seconds to end, and CPU of the next subject.
+    _end()
+
+
+def measure_epoch(open_stream: Callable[[], Any]) -> None:
+    """Reads one epoch from its opening on, prints what it took, and ends the process.
+
+    Args:
+        open_stream: Opens the data set and returns an iterable of batches; imports are done.
+    """
+    cpu, opened, count, first_batch = _taken()[0], time.perf_counter(), 0, 0.0
+    for count, batch in enumerate(open_stream(), 1):
+        if count == 1:
+            check_images(batch)
+            first_batch = time.perf_counter() - opened
+    seconds = time.perf_counter() - opened
+    details = {"first_batch_seconds": round(first_batch, 3)}
+    _print(count * BATCH, seconds, _taken()[0] - cpu, details)
+    _end()
+
+
+def _end() -> NoReturn:
+    """Ends the process: threads and children that read ahead would take seconds, and CPU time."""
     for process in [*_processes()][1:]:
         with contextlib.suppress(OSError):
             os.kill(int(process.name), signal.SIGKILL)

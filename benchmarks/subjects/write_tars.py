@@ -1,7 +1,7 @@
 """The training records of a shard set as tar files, in the form of WebDataset.
 
-The same JPEG bytes in the same order, which is a shuffled one, in files of 64 MiB, as MosaicML's
-writer makes them.
+The same JPEG bytes in the same order, which is a shuffled one, in files of BYTES or a
+little more.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from pathlib import Path
 
 from benchmarks.subjects.clock import measure
 from shard_format import decode_example, load_manifest, read_records
-
-_SHARD_BYTES = 64 << 20
 
 
 def _records(directory: Path) -> Iterator[tuple[bytes, int]]:
@@ -34,8 +32,8 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def main() -> None:
-    """Arguments: DIR OUT."""
-    directory, out = map(Path, sys.argv[1:])
+    """Arguments: DIR OUT BYTES."""
+    directory, out, shard_bytes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
@@ -43,7 +41,7 @@ def main() -> None:
         count, shards = 0, 0
         tar: tarfile.TarFile | None = None
         for count, (jpeg, label) in enumerate(_records(directory), 1):
-            if tar is None or tar.offset >= _SHARD_BYTES:
+            if tar is None or tar.offset >= shard_bytes:
                 if tar is not None:
                     tar.close()
                 tar = tarfile.open(out / f"train-{shards:06d}.tar", "w")

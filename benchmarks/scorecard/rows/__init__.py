@@ -10,12 +10,13 @@ from benchmarks.scorecard.rows.peak_memory import MEMORY
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
 from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD
+from benchmarks.scorecard.rows.read_remote import READ_REMOTE
 from benchmarks.scorecard.rows.read_tokens import READ_TOKENS
 from benchmarks.scorecard.rows.resume import RESUME, RESUME_LARGE
 
 _ALL = (
     *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
-    *(READ, READ_COLD, READ_TOKENS),
+    *(READ, READ_COLD, READ_REMOTE, READ_TOKENS),
     *(RESUME, RESUME_LARGE, MIXING),
     *(KILLS, DAMAGED_FILES, DAMAGED_SET, MEMORY),
 )

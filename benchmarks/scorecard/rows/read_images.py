@@ -15,6 +15,7 @@ from benchmarks.scorecard.rows.preprocess_images import build_images
 
 _COUNT, _SECONDS = 8400, 4.0
 _SMALL_COUNT, _SMALL_SECONDS = 640, 0.1
+_TAR_BYTES, _SMALL_TAR_BYTES = 64 << 20, 1 << 20
 _BLOCK_BYTES = 4 << 20
 _SAMPLE_SECONDS = 0.5  # a reader grows slowly, and each sample of its many pages takes CPU time
 
@@ -32,15 +33,16 @@ TensorFlow gain from smaller crops: they decode no more than the crop.
 """
 
 
-def make_form(bench: Bench, form: str) -> Path:
+def make_form(bench: Bench, form: str, count: int = 0) -> Path:
     """The folder with the images in the form of a program; an existing one is taken again.
 
     Args:
         bench: Where.
         form: "shardmill", "webdataset", "mosaicml", "files", "array_records", "litdata" or
             "parquet".
+        count: Number of images, before the split; that of the row "read" where 0.
     """
-    count = _SMALL_COUNT if bench.is_small else _COUNT
+    count = count or (_SMALL_COUNT if bench.is_small else _COUNT)
     root = bench.work / f"reading-{count}"
     out, complete = root / form, root / f"{form} is complete"
     if complete.exists():
@@ -48,11 +50,12 @@ def make_form(bench: Bench, form: str) -> Path:
     if form == "shardmill":
         build_images(make_corpus(bench.work, count), out, "off")
     elif form == "webdataset":
-        run("write_tars", make_form(bench, "shardmill"), out)
+        size = _SMALL_TAR_BYTES if bench.is_small else _TAR_BYTES  # each worker needs some
+        run("write_tars", make_form(bench, "shardmill", count), out, size)
     elif form == "mosaicml":
-        run("write_mds", make_form(bench, "webdataset"), out, python=bench.python("readers"))
+        run("write_mds", make_form(bench, "webdataset", count), out, python=bench.python("readers"))
     else:
-        tars, python = make_form(bench, "webdataset"), bench.python("readers")
+        tars, python = make_form(bench, "webdataset", count), bench.python("readers")
         run("write_peers", form, tars, out, python=python)
     complete.touch()
     return out
