@@ -9,7 +9,7 @@ import pytest
 
 # Packages of the baselines, which have environments of their own.
 _BASELINES = (
-    *("array_record", "datasets", "datatrove", "grain", "litdata", "spdl", "streaming"),
+    *("array_record", "datasets", "datatrove", "grain", "litdata", "nvidia", "spdl", "streaming"),
     *("torch", "torchvision", "webdataset"),
 )
 

@@ -39,7 +39,7 @@ def make_form(bench: Bench, form: str, count: int = 0) -> Path:
     Args:
         bench: Where.
         form: "shardmill", "webdataset", "mosaicml", "files", "array_records", "litdata" or
-            "parquet".
+            "parquet", or "dali": the shards with an index of its form.
         count: Number of images, before the split; that of the row "read" where 0.
     """
     count = count or (_SMALL_COUNT if bench.is_small else _COUNT)
@@ -52,6 +52,8 @@ def make_form(bench: Bench, form: str, count: int = 0) -> Path:
     elif form == "webdataset":
         size = _SMALL_TAR_BYTES if bench.is_small else _TAR_BYTES  # each worker needs some
         run("write_tars", make_form(bench, "shardmill", count), out, size)
+    elif form == "dali":
+        _link_with_index(make_form(bench, "shardmill", count), out)
     elif form == "mosaicml":
         run("write_mds", make_form(bench, "webdataset", count), out, python=bench.python("readers"))
     else:
@@ -67,10 +69,23 @@ _TFDS = "https://www.tensorflow.org/datasets/performances"
 _WEBDATASET = "https://webdataset.github.io/webdataset/gettingstarted"
 _MOSAICML = "https://docs.mosaicml.com/projects/streaming"
 _GRAIN = "https://google-grain.readthedocs.io/en/latest/tutorials/data_loader_tutorial.html"
+_DALI = "https://docs.nvidia.com/deeplearning/dali/user-guide/docs/examples/general/data_loading/dataloading_tfrecord.html"
 _SPDL = "https://facebookresearch.github.io/spdl"
 _TORCH = "https://docs.pytorch.org/docs/stable/data.html"
 _LITDATA = "https://github.com/Lightning-AI/litData"
 _DATASETS = "https://huggingface.co/docs/datasets/use_with_pytorch"
+
+
+def _link_with_index(shards: Path, out: Path) -> None:
+    import reader
+
+    out.mkdir(parents=True, exist_ok=True)
+    for index in reader.export_index(shards, "dali", out).files["train"]:
+        link = out / index.stem
+        link.unlink(missing_ok=True)
+        link.symlink_to(shards / index.stem)
+
+
 # (name, whose, form of the set, module in benchmarks/subjects, arguments, page that it follows)
 _SUBJECTS: tuple[tuple[str, str, str, str, tuple[str, ...], str], ...] = (
     ("shardmill", OURS, "shardmill", "shardmill_read", ("dataset", "window", "off"), ""),
@@ -95,6 +110,7 @@ _SUBJECTS: tuple[tuple[str, str, str, str, tuple[str, ...], str], ...] = (
     ),
     ("LitData", "LitData", "litdata", "litdata_read", (), _LITDATA),
     ("Grain, ArrayRecord", "Grain", "array_records", "grain_read", (), _GRAIN),
+    ("DALI on the CPU", "DALI", "dali", "dali_read", (), _DALI),
     ("SPDL, files", "SPDL", "files", "spdl_read", (), _SPDL),
     ("PyTorch, files", "PyTorch", "files", "torch_read", (), _TORCH),
     ("Hugging Face datasets", "Hugging Face datasets", "parquet", "datasets_read", (), _DATASETS),
