@@ -7,6 +7,7 @@ from benchmarks.scorecard.rows.damage import DAMAGED_FILES, DAMAGED_SET
 from benchmarks.scorecard.rows.kills import KILLS
 from benchmarks.scorecard.rows.mixing import MIXING
 from benchmarks.scorecard.rows.peak_memory import MEMORY
+from benchmarks.scorecard.rows.planted_copies import PLANTED_COPIES
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
 from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD
@@ -18,6 +19,6 @@ _ALL = (
     *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
     *(READ, READ_COLD, READ_REMOTE, READ_TOKENS),
     *(RESUME, RESUME_LARGE, MIXING),
-    *(KILLS, DAMAGED_FILES, DAMAGED_SET, MEMORY),
+    *(KILLS, DAMAGED_FILES, DAMAGED_SET, MEMORY, PLANTED_COPIES),
 )
 ROWS: dict[str, Row] = {row.name: row for row in _ALL}
