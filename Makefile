@@ -66,7 +66,7 @@ test-engines: venv  ## Run the tests on the engines and servers that could be fe
 	.interop/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/interop/requirements.txt --editable ".[dev]"
 	@touch $@
 
-interop: .interop/installed  ## Read sets with PyTorch, JAX, Grain and others, which are installed into .interop.
+interop: .interop/installed peers  ## Read sets with PyTorch, JAX, Grain and others, which are installed into .interop.
 	.interop/bin/python -m pytest -m interop
 
 # Of its own, so that no test depends on what a site needs.

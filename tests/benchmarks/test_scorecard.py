@@ -113,6 +113,7 @@ def test_results_are_json_and_name_their_commands(bench):
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ROWS)
 def test_every_adapter_that_needs_no_peer_does_its_work(name, tmp_path_factory):
     work = tmp_path_factory.getbasetemp() / "scorecard"  # forms of a set are made once
@@ -120,3 +121,16 @@ def test_every_adapter_that_needs_no_peer_does_its_work(name, tmp_path_factory):
     assert not result["failed"]
     for subject in result["subjects"].values():
         assert all(run["records"] > 0 for run in subject["runs"])
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ROWS)
+def test_every_adapter_of_a_peer_does_its_work(name, repository, tmp_path_factory):
+    peers = repository / ".peers"
+    if not peers.exists():
+        pytest.skip("needs: make peers")
+    work = tmp_path_factory.getbasetemp() / "scorecard of peers"
+    result = taking_turns.measure_row(ROWS[name], Bench(work, peers, True), 1)
+    assert not result["failed"]
+    assert all(one["runs"][0]["records"] > 0 for one in result["subjects"].values())
