@@ -30,18 +30,15 @@ class Standing(NamedTuple):
     Attributes:
         ours: The best of shardmill's configurations, by the first column.
         best: The best of all peers; empty where none was measured.
-        ratio: How many times better shardmill is; below 1 where it does not lead, None where
-            there is no number to compare.
+        leads: Whether no peer is better.
+        ratio: How many times better shardmill is; below 1 where it does not lead, None where a
+            figure is 0 or no number.
     """
 
     ours: str
     best: str
+    leads: bool
     ratio: float | None
-
-    @property
-    def leads(self) -> bool:
-        """Whether no peer is better."""
-        return self.ratio is None or self.ratio >= 1
 
 
 def standing(row: Row, result: Mapping[str, Any]) -> Standing:
@@ -58,11 +55,14 @@ def standing(row: Row, result: Mapping[str, Any]) -> Standing:
     ours = best([name for name, own in subjects.items() if own["of"] == OURS])
     peer = best([name for name, own in subjects.items() if own["of"] not in ("", OURS)])
     if not peer:
-        return Standing(ours, "", None)
+        return Standing(ours, "", True, None)
     own, other = (subjects[name]["figures"][first.name].get("ratio") for name in (ours, peer))
-    if not own or not other:
-        return Standing(ours, peer, None)
-    return Standing(ours, peer, own / other if first.better == "more" else other / own)
+    if own and other:
+        ratio = own / other if first.better == "more" else other / own
+        return Standing(ours, peer, ratio >= 1, ratio)
+    order = ranked(row, {"subjects": {name: subjects[name] for name in (ours, peer)}})
+    is_equal = _median(subjects[ours], first) == _median(subjects[peer], first)
+    return Standing(ours, peer, is_equal or order[0] == ours, None)
 
 
 def _median(subject: Mapping[str, Any], column: Column) -> float | str:
@@ -198,7 +198,7 @@ def in_readme(text: str, results: Mapping[str, Any]) -> str:
 
 
 def has_chart(row: Row) -> bool:
-    """Whether a picture of the first column says something."""
+    """Whether the first column is drawn."""
     return bool(row.columns[0].better)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,30 @@ class Row:
     subjects: Callable[[Bench], list[Subject]]
     behind: str = ""
     turns: int = 1 << 30
+
+
+def subjects_of(
+    table: Sequence[tuple[str, str, str, str, str]],
+    run: Callable[[str, str], Run],
+    own_forms: Sequence[str] = (OURS,),
+) -> list[Subject]:
+    """The subjects of a table.
+
+    Args:
+        table: Name, owner, library, form of the set and page of the documentation of each.
+        run: (library, form) -> a run.
+        own_forms: Forms that are read in the environment of shardmill; "readers" has the others.
+    """
+    return [
+        Subject(
+            name,
+            whose,
+            functools.partial(run, library, form),
+            "" if form in own_forms else "readers",
+            page,
+        )
+        for name, whose, library, form, page in table
+    ]
 
 
 def detail(key: str, scale: float = 1) -> Callable[[Run], Any]:

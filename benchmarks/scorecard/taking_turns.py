@@ -18,6 +18,7 @@ from benchmarks.measure import HERE, Run, in_turns, machine
 from benchmarks.peers import pinned
 from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject
 
+_CHANGED = ", changed"  # behind a commit, if files were changed since
 _OWN = ("apache-beam", "numpy", "opencv-python-headless", "pyarrow", "simplejpeg", "tensorflow")
 
 
@@ -35,7 +36,8 @@ def measure_row(row: Row, bench: Bench, turns: int, only: Sequence[str] = ()) ->
     """
     turns = min(turns, row.turns)
     subjects = [one for one in row.subjects(bench) if not only or one.name in only]
-    kept = _KeptRuns(bench.work / "scorecard" / f"{row.name}.json")
+    size = "small" if bench.is_small else "whole"
+    kept = _KeptRuns(bench.work / "scorecard" / f"{row.name}, {size}.json")
     there = {one.name: one for one in subjects if bench.has(one.environment)}
     for one in subjects:
         if one.name not in there:
@@ -60,14 +62,14 @@ def measure_row(row: Row, bench: Bench, turns: int, only: Sequence[str] = ()) ->
 
 
 class _KeptRuns:
-    """The runs of a row so far, of this commit."""
+    """The runs of a row so far, of this commit; of changed files those of this process alone."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._commit = file, commit()
         self._runs: dict[str, list[dict[str, Any]]] = {}
         if file.exists():
             kept = json.loads(file.read_text())
-            if kept["commit"] == self._commit:
+            if kept["commit"] == self._commit and not self._commit.endswith(_CHANGED):
                 self._runs = kept["runs"]
 
     def of(self, name: str) -> list[Run]:
@@ -82,8 +84,8 @@ class _KeptRuns:
 
 
 def commit() -> str:
-    """The commit of this repository, with ", changed" behind it if files were changed since."""
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty=, changed"]
+    """The commit of this repository, with `_CHANGED` behind it."""
+    command = ["git", "-C", str(HERE), "describe", "--always", f"--dirty={_CHANGED}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from benchmarks.measure import Run
+from benchmarks.peers import environments
 from benchmarks.scorecard import page, taking_turns
 from benchmarks.scorecard.row import Bench, Column, Row, Subject, rate_columns
 from benchmarks.scorecard.rows import ROWS
@@ -32,7 +33,8 @@ def _row(subjects, columns=None):
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path, monkeypatch):
+    monkeypatch.setattr(taking_turns, "commit", lambda: "one")
     return Bench(tmp_path, tmp_path / "peers", is_small=True)
 
 
@@ -72,6 +74,25 @@ def test_a_row_that_was_interrupted_goes_on_where_it_was(bench):
     taking_turns.measure_row(row, bench, 2)
     taking_turns.measure_row(row, bench, 3)
     assert (ours.calls, peer.calls) == (3, 3)
+
+
+def test_who_leads_where_a_figure_is_zero(bench):
+    columns = (Column("wrong", lambda run: run.records, "less"),)
+    for ours, peer, leads in ((0, 0, True), (0, 1, True), (1, 0, False)):
+        subjects = [Subject("shardmill", "shardmill", Runs(ours)), Subject("p", "P", Runs(peer))]
+        row = _row(lambda _, subjects=subjects: subjects, columns)
+        work = Bench(bench.work / f"{ours}{peer}", bench.peers)
+        standing = page.standing(row, taking_turns.measure_row(row, work, 1))
+        assert (standing.leads, standing.ratio) == (leads, None)
+
+
+def test_runs_of_changed_files_are_not_taken(bench, monkeypatch):
+    ours = Runs(100)
+    row = _row(lambda _: [Subject("shardmill", "shardmill", ours)])
+    monkeypatch.setattr(taking_turns, "commit", lambda: "one, changed")
+    taking_turns.measure_row(row, bench, 1)
+    taking_turns.measure_row(row, bench, 1)
+    assert ours.calls == 2
 
 
 def test_runs_of_another_commit_are_not_taken(bench, monkeypatch):
@@ -128,8 +149,7 @@ def test_every_adapter_that_needs_no_peer_does_its_work(name, tmp_path_factory):
 @pytest.mark.parametrize("name", ROWS)
 def test_every_adapter_of_a_peer_does_its_work(name, repository, tmp_path_factory):
     peers = repository / ".peers"
-    if not peers.exists():
-        pytest.skip("needs: make peers")
+    assert all((peers / name / "bin" / "python").exists() for name in environments())
     work = tmp_path_factory.getbasetemp() / "scorecard of peers"
     result = taking_turns.measure_row(ROWS[name], Bench(work, peers, True), 1)
     assert not result["failed"]

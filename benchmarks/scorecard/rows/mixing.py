@@ -6,7 +6,7 @@ import functools
 import sys
 
 from benchmarks.measure import Run, run
-from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail
+from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, subjects_of
 from benchmarks.scorecard.rows.resume import make_ids
 
 _COUNT, _SMALL_COUNT = 262_144, 32_768
@@ -40,23 +40,15 @@ _SUBJECTS = (
 _OWN_FORMS = ("shardmill", "tfrecords")
 
 
-def _mix(bench: Bench, library: str, form: str, count: int) -> Run:
+def _mix(bench: Bench, count: int, library: str, form: str) -> Run:
     python = sys.executable if form in _OWN_FORMS else bench.python("readers")
     return run("mixing", library, make_ids(bench, form, count), count, python=python)
 
 
 def _subjects(bench: Bench) -> list[Subject]:
     count = _SMALL_COUNT if bench.is_small else _COUNT
-    return [
-        Subject(
-            name,
-            whose,
-            functools.partial(_mix, bench, library, form, count),
-            "" if form in _OWN_FORMS else "readers",
-            page,
-        )
-        for name, whose, library, form, page in _SUBJECTS
-    ]
+    run_one = functools.partial(_mix, bench, count)
+    return subjects_of(_SUBJECTS, run_one, _OWN_FORMS)
 
 
 MIXING = Row(

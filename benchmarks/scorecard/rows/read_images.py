@@ -195,7 +195,7 @@ READ_COLD = Row(
     "the same from the disk, first epoch",
     """
 As above, but the files are evicted from the page cache before every run, and no record is read
-twice. What lies below a virtual disk is not controlled.
+twice. Caches below a virtual disk are not controlled.
 """,
     _COLUMNS,
     functools.partial(_subjects, state="cold"),

@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import Run, run
-from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, rate_columns
+from benchmarks.scorecard.row import (
+    OURS,
+    Bench,
+    Column,
+    Row,
+    Subject,
+    detail,
+    rate_columns,
+    subjects_of,
+)
 from benchmarks.scorecard.rows.read_images import fill
 from benchmarks.subjects.token_forms import LENGTH
 from benchmarks.text_corpus import make_jsonl
@@ -31,6 +40,8 @@ _SUBJECTS = (
     ("Grain, ArrayRecord", "Grain", "array_records", "array_records", _GRAIN),
     ("Hugging Face datasets", "Hugging Face datasets", "datasets", "datasets", _DATASETS),
 )
+
+_OWN_FORMS = ("shardmill", "memmap")
 
 
 def _make_form(bench: Bench, form: str) -> Path:
@@ -63,28 +74,18 @@ def _make_form(bench: Bench, form: str) -> Path:
 def _read(bench: Bench, library: str, form: str) -> Run:
     folder = _make_form(bench, form)
     fill(folder)
-    is_own = form in ("shardmill", "memmap")
     return run(
         "token_read",
         library,
         folder,
         _SMALL_SECONDS if bench.is_small else _SECONDS,
-        python=sys.executable if is_own else bench.python("readers"),
+        python=sys.executable if form in _OWN_FORMS else bench.python("readers"),
         sample_seconds=0.5,
     )
 
 
 def _subjects(bench: Bench) -> list[Subject]:
-    return [
-        Subject(
-            name,
-            whose,
-            functools.partial(_read, bench, library, form),
-            "" if form in ("shardmill", "memmap") else "readers",
-            page,
-        )
-        for name, whose, library, form, page in _SUBJECTS
-    ]
+    return subjects_of(_SUBJECTS, functools.partial(_read, bench), _OWN_FORMS)
 
 
 READ_TOKENS = Row(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import Run, run
-from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail
+from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, subjects_of
 from benchmarks.subjects.clock import BATCH
 from benchmarks.subjects.id_forms import SHARD_RECORDS
 
@@ -58,7 +58,7 @@ def make_ids(bench: Bench, form: str, count: int) -> Path:
     return out
 
 
-def _resume(bench: Bench, library: str, form: str, count: int) -> Run:
+def _resume(bench: Bench, count: int, library: str, form: str) -> Run:
     folder = make_ids(bench, form, count)
     state = folder.parent / f"{library}.state"
     python = sys.executable if form == "shardmill" else bench.python("readers")
@@ -70,17 +70,9 @@ def _resume(bench: Bench, library: str, form: str, count: int) -> Run:
 
 def _subjects(bench: Bench, count: int) -> list[Subject]:
     count = _SMALL_COUNT if bench.is_small else count
-    return [
-        Subject(
-            name,
-            whose,
-            functools.partial(_resume, bench, library, form, count),
-            "" if form == "shardmill" else "readers",
-            page,
-        )
-        for name, whose, library, form, page in _SUBJECTS
-        if form != "webdataset" or count <= _LARGEST_TARS
-    ]
+    has_tars = count <= _LARGEST_TARS
+    table = [one for one in _SUBJECTS if has_tars or one[3] != "webdataset"]
+    return subjects_of(table, functools.partial(_resume, bench, count))
 
 
 _COLUMNS = (
