@@ -50,8 +50,9 @@ class NumpyBatches:
 
     Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights
     and several labels float32. Texts are a [batch] array of objects, bytes of UTF-8 each. Ragged
-    token ids (pad="none") are a list of [length] arrays. The arrays are the caller's, but for those
-    that TensorFlow made, which NumPy refuses to write to.
+    token ids (pad="none") are a list of [length] arrays, as are the bytes of images
+    with decode=False. The arrays are the caller's, but for those that TensorFlow made, which NumPy
+    refuses to write to.
 
     Every iteration gives the same epochs again, from the start of the stream.
 

@@ -27,7 +27,7 @@ def jax_batches(stream: BatchSource, device: Any = None) -> Iterator[Any]:
         )
 
     def put(value: Any) -> Any:
-        if isinstance(value, list):  # ragged token ids
+        if isinstance(value, list):  # ragged token ids, or encoded images
             return [put(one) for one in value]
         if isinstance(value, np.ndarray) and value.dtype == object:  # a further feature
             return value

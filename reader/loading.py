@@ -165,6 +165,7 @@ def load(
     sample: str | Mapping[str, float] | None = None,
     buckets: int = 1,
     image_size: int | None = None,
+    decode: bool = True,
     augment: Augment = "none",
     label: str | tuple[str, ...] | None = None,
     features: tuple[str, ...] = (),
@@ -190,7 +191,7 @@ def load(
 
     The batches depend on the set (`info.record_type`):
 
-        image    (images [batch, height, width, 3] uint8 or float32, labels)
+        image    (images [batch, height, width, 3] uint8 or float32, labels); see decode
         text     (texts [batch] string, labels)
         tokens   (ids [batch, length] int64, labels); see max_tokens, pad and buckets
         packed   ({"tokens", "segments", "positions"}: [batch, N - 1] int64 each, targets
@@ -226,6 +227,7 @@ def load(
         sample=sample,
         buckets=buckets,
         image_size=image_size,
+        decode=decode,
         augment=augment,
         label=label,
         features=features,

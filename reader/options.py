@@ -29,6 +29,7 @@ MAX_EPOCHS = 1 << 32  # times the steps of an epoch, this still is an int64
 MAX_THREADS = 4096  # TensorFlow starts all of them at once
 _INT64 = (1 << 63) - 1
 DTYPES = ("uint8", "float32")
+_OF_PIXELS = ("image_size", "augment", "dtype", "normalize", "cache_stage")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
 CORRUPTIONS = ("raise", "skip")
@@ -270,6 +271,13 @@ class ContentOptions:
         limits=Limits(1, MAX_IMAGE_SIZE),
         kinds=("image",),
     )
+    decode: bool = option(
+        True,
+        "Decode images; False hands out their bytes as they are stored.",
+        details="For those who decode elsewhere, such as on a GPU. The images of a batch are then "
+        "a list of [bytes] uint8 arrays, and [batch] strings in TensorFlow.",
+        kinds=("image",),
+    )
     augment: Any = option(
         "none",
         "Augmentation: none, standard or strong; for images also comma-separated transform names.",
@@ -357,11 +365,23 @@ class ContentOptions:
                 f"features is {features!r} in {WHERE}. Pass a tuple of names, such as "
                 'features=("caption",).'
             )
+        if not self.decode:
+            self._check_undecoded()
         if self.synonyms is not None and self.augment == "none":
             raise UsageError(
                 f"synonyms have no effect with augment='none' in {WHERE}. Pass "
                 'augment="standard" or "strong", or leave synonyms out.'
             )
+
+    def _check_undecoded(self) -> None:
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        for name in _OF_PIXELS:
+            value = getattr(self, name)
+            if value != fields[name].default:
+                raise UsageError(
+                    f"{name}={value!r} is for pixels, which decode=False does not make, in "
+                    f"{WHERE}. Leave one of them out."
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -508,6 +528,11 @@ class ReadOptions(ResourceOptions, CacheOptions, ContentOptions, OrderOptions):
             raise UsageError(
                 f"sample={self.sample!r} does not work with service in {WHERE}: draws by weight "
                 "are made by this process. Leave one of them out."
+            )
+        if not self.decode:
+            raise UsageError(
+                f"decode=False does not work with service in {WHERE}: decoding is what its workers "
+                "are for. Leave one of them out."
             )
         if self.on_corrupt == "skip":
             raise UsageError(

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from reader.batches import mapped
@@ -58,6 +59,8 @@ class _Source:
 
 
 def _signature(spec: ElementSpec, size: int | None) -> Any:
+    if spec.is_ragged and spec.dtype == "uint8":
+        return tf.TensorSpec([size], tf.string)
     if spec.is_ragged:
         return tf.RaggedTensorSpec([size, None], spec.dtype, row_splits_dtype=tf.int64)
     return tf.TensorSpec([size, *spec.shape], spec.dtype)
@@ -67,5 +70,9 @@ def _tensor(value: Any) -> Any:
     """What TensorFlow takes: arrays as they are, in their memory where that is aligned."""
     if not isinstance(value, list):
         return value
+    if not value or value[0].dtype == np.uint8:  # images that were not decoded
+        strings = np.empty(len(value), object)
+        strings[:] = [row.tobytes() for row in value]
+        return strings
     lengths = [len(row) for row in value]
     return tf.RaggedTensor.from_row_lengths(tf.concat(value, axis=0), tf.cast(lengths, tf.int64))

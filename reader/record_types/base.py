@@ -49,7 +49,8 @@ class ElementSpec:
     Attributes:
         shape: Shape of the value; None where a side varies by batch.
         dtype: Element type; "string" of texts, which are bytes in NumPy.
-        is_ragged: Whether values of a batch have lengths of their own.
+        is_ragged: Whether values of a batch have lengths of their own: a list in NumPy. Those of
+            uint8 are the bytes of images, strings in TensorFlow.
     """
 
     shape: tuple[int | None, ...]

@@ -17,6 +17,7 @@ from reader.batch_memory import aligned_empty
 from reader.cache.pixels import PLACE, DecodedPixels
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import ElementSpec, Parser, joined
+from reader.record_types.encoded import EncodedImageParser, encoded_parser
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
@@ -245,7 +246,7 @@ def _resize(image: npt.NDArray[Any], size: tuple[int, int], target: npt.NDArray[
         cv2.resize(image, size, dst=target, interpolation=cv2.INTER_LINEAR)
 
 
-def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
+def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser | EncodedImageParser:
     """Creates the parser of a split of images.
 
     Args:
@@ -268,6 +269,8 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
             f"No feature of kind image among {names or 'no features'} in {split.where}. Build the "
             "set again with one."
         )
+    if not options.decode:
+        return encoded_parser(split, options, image)
     normalization = find_normalization(options.normalize, split.manifest, split.root)
     transforms = find_transforms(options.augment)
     stored: tuple[int | None, int | None] = (None, None)

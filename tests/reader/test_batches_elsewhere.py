@@ -32,6 +32,8 @@ def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, tf.RaggedTensor):
         return [row.tolist() for row in found] == expected.to_list()
     values = expected.numpy()
+    if isinstance(found, list) and not isinstance(found[0], str):  # encoded images
+        return [bytes(np.asarray(image)) for image in found] == values.tolist()
     if isinstance(found, list):  # texts for PyTorch
         return found == [text.decode() for text in values.tolist()]
     array = found if isinstance(found, np.ndarray) else found.numpy()
@@ -48,6 +50,7 @@ def same(found: Any, expected: Any) -> bool:
     params=[
         "images",
         "floats",
+        "encoded",
         "many labels",
         "no labels",
         "text",
@@ -59,7 +62,7 @@ def same(found: Any, expected: Any) -> bool:
 def stream(request: pytest.FixtureRequest) -> reader.Stream:
     """Two epochs of every kind of set."""
     make: dict[str, Callable[[], Path]] = {
-        name: lambda: request.getfixturevalue("tiny") for name in ("images", "floats")
+        name: lambda: request.getfixturevalue("tiny") for name in ("images", "floats", "encoded")
     }
     make["many labels"] = lambda: request.getfixturevalue("make_set")(
         {"train": (12,)}, labels="many"
@@ -75,6 +78,8 @@ def stream(request: pytest.FixtureRequest) -> reader.Stream:
     options: dict[str, Any] = {"batch_size": 2, "epochs": 2}
     if request.param in ("images", "floats", "many labels", "no labels"):
         options |= {"image_size": 16, "augment": "standard", "batch_size": 4}
+    if request.param == "encoded":
+        options |= {"decode": False, "batch_size": 4}
     if request.param == "floats":
         options["dtype"] = "float32"
     if request.param == "ragged":

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.graph.record_types.image import image_parser
+from reader.graph.record_types.image import decoding_parser
 from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
 from reader.record_types.image import ImageParser, with_normalization
 from reader.records.tokenizer import read_tokenizer
@@ -61,7 +61,7 @@ def _decoder(run: TrainedRun, image: Feature, size: int) -> Callable[[Any], Any]
         dtype="uint8",
         normalization=run.normalization,
     )
-    records = image_parser(parser)
+    records = decoding_parser(parser)
 
     def decode(data: Any) -> Any:
         image = records.decode({"image": data}, tf.zeros([max(1, records.num_random)]))

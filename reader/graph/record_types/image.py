@@ -10,7 +10,9 @@ from typing_extensions import override
 
 from reader.graph.decoders import DECODERS, Crop, Decoder, pixels_decoder
 from reader.graph.features import further_specs, label_specs, record_target
-from reader.graph.record_types.base import RecordParser
+from reader.graph.record_types.base import GraphParser, RecordParser
+from reader.graph.record_types.encoded import GraphEncodedImageParser
+from reader.record_types.encoded import EncodedImageParser
 from reader.record_types.image import ImageParser
 from reader.transforms import Example
 from shard_format import Feature, UsageError
@@ -146,8 +148,15 @@ def _shares(label: Feature, target: Any) -> Any:
     return target if label.shape else tf.one_hot(target, len(label.class_names))
 
 
-def image_parser(parser: ImageParser) -> GraphImageParser:
+def image_parser(parser: ImageParser | EncodedImageParser) -> GraphParser:
     """The parser of a graph that does what one in NumPy does."""
+    if isinstance(parser, EncodedImageParser):
+        return GraphEncodedImageParser(like=parser)
+    return decoding_parser(parser)
+
+
+def decoding_parser(parser: ImageParser) -> GraphImageParser:
+    """That of decoded images."""
     if parser.pixels is not None:
         decoder = pixels_decoder(parser.pixels)
     else:

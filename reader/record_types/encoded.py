@@ -1,0 +1,91 @@
+"""Images as they are stored, for those who decode them elsewhere: on a GPU, or in a library."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from reader.options import ReadOptions
+from reader.record_types.base import ElementSpec, Parser, joined
+from reader.record_types.features import FurtherFeatures, TargetLabels, find_further, find_labels
+from reader.records.open_split import OpenSplit
+from reader.windows import WindowRows
+from shard_format import Feature
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedImageParser(Parser):
+    """Hands out images without decoding them.
+
+    Output: (images, target), or the images alone where the set has no labels. Images are a list of
+    [bytes] uint8 arrays. The target is [batch] int64, or [batch, num_classes] float32 of zeros and
+    ones.
+
+    Attributes:
+        image: The feature with the image.
+        labels: Features with the targets; none where there are no labels.
+        further: Features that are handed out with the image.
+    """
+
+    image: Feature
+    labels: TargetLabels
+    further: FurtherFeatures
+
+    @property
+    @override
+    def element_shape(self) -> tuple[int | None, ...]:
+        return (None,)
+
+    @property
+    @override
+    def element_dtype(self) -> str:
+        return "uint8"
+
+    @property
+    @override
+    def specs(self) -> Any:
+        value = ElementSpec((None,), "uint8", is_ragged=True)
+        inputs = self.further.inputs(self.image.name, value, self.further.specs)
+        return (inputs, self.labels.specs) if self.labels else inputs
+
+    @property
+    @override
+    def targets(self) -> str:
+        return self.labels.kind
+
+    @override
+    def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
+        labels = self.labels.targets(rows.columns) if self.labels else None
+        stored = rows.byte_values(self.image.name)
+        images = [np.frombuffer(one, np.uint8).copy() for one in stored]
+        return images, labels, self.further.values(rows.columns)
+
+    @override
+    def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
+        stored, labels, further = zip(*parts, strict=True)
+        images = list(itertools.chain.from_iterable(stored))
+        if kept is not None:
+            images = list(itertools.compress(images, kept))
+        inputs = self.further.inputs(self.image.name, images, joined(further, kept))
+        return (inputs, joined(labels, kept)) if self.labels else inputs
+
+
+def encoded_parser(split: OpenSplit, options: ReadOptions, image: Feature) -> EncodedImageParser:
+    """Creates the parser of a split of images.
+
+    Raises:
+        UsageError: There is no such label or feature.
+        ShardSetError: A record has no label.
+    """
+    labels, further = find_labels(split, options.label), find_further(split, options, (image.name,))
+    return EncodedImageParser(
+        features=(image, *labels.features.values(), *further.features),
+        image=image,
+        labels=labels,
+        further=further,
+    )
