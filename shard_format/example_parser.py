@@ -28,13 +28,14 @@ from shard_format.example import (
     message_fields,
 )
 from shard_format.schema import Feature
-from shard_format.varints import unpack_varints
+from shard_format.varints import last_bytes, unpack_varints
 
 Bytes = npt.NDArray[np.uint8]
 Int64Array = npt.NDArray[np.int64]
 _MORE = 0x80
 _LENGTH_BITS = 42  # more than any length has
 _FLOAT_BYTES = 4
+_LONG_BYTES = 64  # of ranges: each is copied as such, which is faster than byte by byte
 
 
 class UnreadableExampleError(ValueError):
@@ -134,6 +135,9 @@ class NumberLists:
     def take(self, numbers: npt.NDArray[Any] | slice) -> NumberLists:
         """Those of some examples: in the order of numbers [m], by a mask [n] bool, or a slice."""
         begins, ends = self.splits[:-1][numbers], self.splits[1:][numbers]
+        if isinstance(numbers, slice) and numbers.step in (None, 1) and len(begins):
+            own = self.values[begins[0] : ends[-1]].copy()  # else it would keep all in memory
+            return NumberLists(own, _splits(ends - begins))
         return NumberLists(self.values[_ranges(begins, ends)], _splits(ends - begins))
 
     def cut(self, limit: int) -> NumberLists:
@@ -344,12 +348,19 @@ def _column(feature: Feature, data: Bytes, begins: Int64Array, ends: Int64Array)
     """The column of a feature, from the places of packed numbers or of single values of bytes."""
     if feature.storage == "bytes_list":
         return ByteValues(data, begins, ends)
-    packed = data[_ranges(begins, ends)]
-    sizes = ends - begins
+    packed, splits = _gathered(data, begins, ends), _splits(ends - begins)
     if feature.storage == "float_list":
-        return NumberLists(packed.view("<f4"), _splits(sizes // _FLOAT_BYTES))
-    last = np.concatenate([[0], np.cumsum(packed < _MORE)])
-    return NumberLists(unpack_varints(packed), last[_splits(sizes)])
+        return NumberLists(packed.view("<f4"), splits // _FLOAT_BYTES)
+    last = last_bytes(packed)
+    return NumberLists(unpack_varints(packed, last), np.searchsorted(last, splits))
+
+
+def _gathered(data: Bytes, begins: Int64Array, ends: Int64Array) -> Bytes:
+    """The bytes of all ranges [begin, end), one range behind the other."""
+    if (ends - begins).sum() <= _LONG_BYTES * len(begins):
+        return data[_ranges(begins, ends)]
+    ranges = zip(begins.tolist(), ends.tolist(), strict=True)
+    return np.concatenate([data[begin:end] for begin, end in ranges])
 
 
 def _ranges(begins: Int64Array, ends: Int64Array) -> Int64Array:
