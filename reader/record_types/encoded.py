@@ -61,8 +61,9 @@ class EncodedImageParser(Parser):
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         labels = self.labels.targets(rows.columns) if self.labels else None
-        stored = rows.byte_values(self.image.name)
-        images = [np.frombuffer(one, np.uint8).copy() for one in stored]
+        stored = [np.frombuffer(one, np.uint8) for one in rows.byte_values(self.image.name)]
+        own = np.concatenate(stored)  # one piece of memory, and none of the window
+        images = np.split(own, np.cumsum([len(one) for one in stored])[:-1])
         return images, labels, self.further.values(rows.columns)
 
     @override
