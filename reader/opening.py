@@ -38,7 +38,10 @@ from shard_format import (
 if TYPE_CHECKING:
     from reader.graph.pipeline import InputPipeline
 
-# What the first batch of a set at a URL waits for: 80 requests of 100 kB, or one batch.
+# What the first batch waits for: some records, or one batch. A window has thousands, and with
+# shuffle="full" each is read by itself.
+_FIRST_RECORDS = 256
+# Of a set at a URL: 80 requests of 100 kB, or one batch.
 _FIRST_BYTES = 8 << 20  # 8 MiB
 # A window of a set at a URL takes some 0.1 s even where it is small, as those of texts are. Python
 # calls wait for it, so not too many.
@@ -138,6 +141,7 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
         parser.lengths,
         sampler,
         selection,
+        first_records=max(_FIRST_RECORDS, options.batch_size // share.workers),
         kept=filled.kept,
     )
     if filled.from_url:

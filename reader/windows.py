@@ -116,8 +116,8 @@ class Windows:
         selection: [n] int64, the records that are read; their places here are what an epoch orders.
             None for all.
         first_records: The first window of a stream is read in parts, of that many records, as many
-            again, then twice as many each time: a batch need not wait for a whole window from a
-            URL. None reads it in one.
+            again, then twice as many each time: a batch need not wait for a whole window. None
+            reads it in one.
         ahead: Windows that are read while one is decoded; each may hold geometry.WINDOW_BYTES.
         kept: What must live as long as records may be read, such as leases.
     """

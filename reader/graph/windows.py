@@ -88,8 +88,8 @@ class GraphWindows:
         selection: [n] int64, the records that are read; None for all.
         sizes: Sizes of the images, where they are needed and the index has them.
         first_records: The first window of a stream is read in parts, of that many records, as many
-            again, then twice as many each time: a batch need not wait for a whole window from a
-            URL. None reads it in one.
+            again, then twice as many each time: a batch need not wait for a whole window. None
+            reads it in one.
         ahead: Windows that are read while one is decoded; each may hold geometry.WINDOW_BYTES.
         portable: Reader of the same records in graphs that are sent to other processes, or None.
         kept: What must live as long as records may be read, such as leases. A data set holds its
