@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parent
+ALONE = ("dlio",)  # name everything that they need themselves
 
 
 def environments() -> list[str]:

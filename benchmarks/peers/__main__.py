@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.peers import REQUIREMENTS, environments
+from benchmarks.peers import ALONE, REQUIREMENTS, environments
 
 
 def main() -> None:
@@ -30,7 +30,8 @@ def _install(name: str, folder: Path) -> None:
     print(f"installing {name} into {folder}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--quiet", "--requirement", str(requirements)], check=True)
+    options = ["--quiet", "--requirement", str(requirements)]
+    subprocess.run([*pip, *options, *(["--no-deps"] if name in ALONE else [])], check=True)
     installed.write_text(requirements.read_text())
 
 

@@ -19,6 +19,8 @@ from benchmarks.peers import pinned
 from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject
 
 _CHANGED = ", changed"  # behind a commit, if files were changed since
+# Not the pages and results, which a row before this one may have written.
+_MEASURED = ("*.py", "*.toml", "*.txt")
 _OWN = ("apache-beam", "numpy", "opencv-python-headless", "pyarrow", "simplejpeg", "tensorflow")
 
 
@@ -84,8 +86,14 @@ class _KeptRuns:
 
 
 def commit() -> str:
-    """The commit of this repository, with `_CHANGED` behind it."""
-    command = ["git", "-C", str(HERE), "describe", "--always", f"--dirty={_CHANGED}"]
+    """The commit of this repository, with `_CHANGED` behind it if what is measured was changed."""
+    git = ["git", "-C", str(HERE.parent)]
+    described = _printed([*git, "rev-parse", "--short", "HEAD"])
+    is_changed = _printed([*git, "status", "--porcelain", "--", *_MEASURED])
+    return described + (_CHANGED if is_changed else "")
+
+
+def _printed(command: Sequence[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -27,8 +27,8 @@ _PART, _AHEAD = 16, 2  # records of a task, and batches in progress
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
     records = (
         decode_example(serialized)
         for shard in load_manifest(directory).splits["train"].shards
@@ -54,7 +54,7 @@ def main() -> None:
                         part.result()
                     yield images, None
 
-    measure_reading(batches, float(seconds), int(*most or [0]))
+    measure_reading(batches, limits)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +32,7 @@ def measure(work: Callable[[], int], details: dict[str, Any] | None = None) -> N
     seconds = time.perf_counter() - begun
     taken = _taken()[0]
     whole = {"whole_seconds": round(_since_start(), 3), "whole_cpu_seconds": round(taken, 3)}
-    _print(records, seconds, taken - cpu, whole | (details or {}))
+    report(records, seconds, taken - cpu, whole | (details or {}))
 
 
 def check_images(batch: Any) -> None:
@@ -49,22 +49,23 @@ def check_images(batch: Any) -> None:
 
 def measure_reading(
     open_stream: Callable[[], Any],
-    seconds: float,
-    most: int = 0,
+    limits: Sequence[str],
     check: Callable[[Any], None] = check_images,
 ) -> None:
     """Reads for some seconds after the warm-up, prints what it took, and ends the process.
 
     Args:
         open_stream: Opens the data set and returns an iterable of batches; imports are done.
-        seconds: Time to read.
-        most: Records after which it ends even so, warm-up included: what is read a second time is
-            not cold any more. 0 is no limit.
+        limits: SECONDS [MOST | tfds] of the command line: the time to read, and the records after
+            which it ends even so, warm-up included: what is read a second time is not cold any
+            more. With "tfds" as many batches are read again by the clock of TFDS.
         check: Checks the first batch, of 64 records.
 
     Raises:
         SystemExit: The data ended before the clock began.
     """
+    seconds, rest = float(limits[0]), limits[1] if len(limits) > 1 else "0"
+    most = int(rest) if rest.isdecimal() else 0
     opened = time.perf_counter()
     batches = iter(open_stream())
     check(next(batches))
@@ -84,7 +85,11 @@ def measure_reading(
         "start_seconds": round(since_start, 3),
         "storage_mb": round((after[1] - before[1]) / 1e6, 1),
     }
-    _print(count * BATCH, passed, after[0] - before[0], details)
+    if rest == "tfds":
+        from benchmarks.subjects.tfds_clock import tfds_rate
+
+        details["tfds_rate"] = tfds_rate(batches, count)
+    report(count * BATCH, passed, after[0] - before[0], details)
     _end()
 
 
@@ -101,7 +106,7 @@ def measure_epoch(open_stream: Callable[[], Any]) -> None:
             first_batch = time.perf_counter() - opened
     seconds = time.perf_counter() - opened
     details = {"first_batch_seconds": round(first_batch, 3)}
-    _print(count * BATCH, seconds, _taken()[0] - cpu, details)
+    report(count * BATCH, seconds, _taken()[0] - cpu, details)
     _end()
 
 
@@ -113,7 +118,8 @@ def _end() -> NoReturn:
     os._exit(0)
 
 
-def _print(records: int, seconds: float, cpu_seconds: float, details: dict[str, Any]) -> None:
+def report(records: int, seconds: float, cpu_seconds: float, details: dict[str, Any]) -> None:
+    """Prints what a subject took."""
     measured = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
     print(json.dumps(measured | {"details": details}), flush=True)
 

@@ -21,8 +21,8 @@ _BUFFER = 4096
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]; DIR has links to the shards, and an .idx file of each."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS; DIR has links to the shards, and an .idx file of each."""
+    directory, *limits = sys.argv[1:]
     indexes = sorted(Path(directory).glob("*-train.tfrecord-*.idx"))
     threads = len(os.sched_getaffinity(0))
 
@@ -57,7 +57,7 @@ def main() -> None:
             pixels, labels = pipeline.run()
             yield np.asarray(pixels.as_tensor()), np.asarray(labels.as_tensor())
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ def _limit_threads(worker: int) -> None:
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
     files = sorted(map(str, Path(directory).glob("*.parquet")))
 
     def open_stream() -> Any:
@@ -48,7 +48,7 @@ def main() -> None:
             for batch in loader:
                 yield batch["image"], batch["label"]
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

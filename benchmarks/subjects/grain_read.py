@@ -25,8 +25,8 @@ def _decoded(record: bytes) -> Any:
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
     files = [str(path) for path in sorted(Path(directory).glob("*.array_record"))]
     cv2.setNumThreads(1)
 
@@ -42,7 +42,7 @@ def main() -> None:
             .batch(BATCH, drop_remainder=True)
         )
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -159,12 +159,12 @@ def tuned_chain(files: list[str]) -> tf.data.Dataset:
 
 
 def main() -> None:
-    """Arguments: DIR CHAIN SECONDS [MOST]; CHAIN is tuned, plain or usual."""
-    directory, chain, seconds, *most = sys.argv[1:]
+    """Arguments: DIR CHAIN LIMITS; CHAIN is tuned, plain or usual."""
+    directory, chain, *limits = sys.argv[1:]
     files = [str(path) for path in sorted(Path(directory).glob("*-train.tfrecord-*"))]
 
     chains = {"tuned": tuned_chain, "plain": plain_chain, "usual": usual_chain}
-    measure_reading(lambda: chains[chain](files), float(seconds), int(*most or [0]))
+    measure_reading(lambda: chains[chain](files), limits)
 
 
 if __name__ == "__main__":

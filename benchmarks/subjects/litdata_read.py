@@ -22,8 +22,8 @@ class _Cropped(StreamingDataset):
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
 
     def open_stream() -> Any:
         dataset = _Cropped(directory, shuffle=True, drop_last=True)
@@ -32,7 +32,7 @@ def main() -> None:
         while True:
             yield from loader
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ class Images(streaming.StreamingDataset):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
-    directory, pixels, seconds, *most = sys.argv[1:]
+    """Arguments: DIR PIXELS LIMITS; PIXELS is pil or tuned."""
+    directory, pixels, *limits = sys.argv[1:]
     workers = len(os.sched_getaffinity(0))
     streaming.base.util.clean_stale_shared_memory()  # a reader that was killed leaves some
 
@@ -51,7 +51,7 @@ def main() -> None:
         )
         return (batch for _ in iter(int, 1) for batch in loader)  # epoch after epoch
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -176,8 +176,8 @@ def read_webdataset(folder: Path, state: Any) -> Reading:
 
 
 READERS: dict[str, tuple[str, Callable[[Path, Any], Reading]]] = {
-    "shardmill": ("reader", read_shardmill),
-    "shardmill, window": ("reader", read_window),
+    "shardmill": ("reader.loading", read_shardmill),
+    "shardmill, window": ("reader.loading", read_window),
     "TFDS": ("tensorflow_datasets", read_tfds),
     "datasets": ("datasets", read_datasets),
     "tensorflow": ("tensorflow", read_tensorflow),

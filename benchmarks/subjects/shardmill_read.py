@@ -10,11 +10,11 @@ from benchmarks.subjects.clock import BATCH, SIDE, measure_reading
 
 
 def main() -> None:
-    """Arguments: DIR FACE SHUFFLE CACHE SECONDS [MOST]; FACE is dataset, graph or numpy.
+    """Arguments: DIR FACE SHUFFLE CACHE LIMITS; FACE is dataset, graph or numpy.
 
     "graph" is the chain in TensorFlow that "dataset" uses where a transform needs it.
     """
-    directory, face, shuffle, cache, seconds, *most = sys.argv[1:]
+    directory, face, shuffle, cache, *limits = sys.argv[1:]
     from reader import load
 
     if face != "numpy":
@@ -35,7 +35,7 @@ def main() -> None:
             return without_autograph(build_dataset)(stream.pipeline, 0, 0, -1)  # type: ignore[attr-defined]
         return stream.dataset if face == "dataset" else stream.numpy()
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

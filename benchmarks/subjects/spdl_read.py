@@ -25,8 +25,8 @@ def _decoded(path: str) -> Any:
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
     files = [(str(path), int(path.parent.name)) for path in sorted(Path(directory).rglob("*.jpg"))]
     threads = len(os.sched_getaffinity(0))
     cv2.setNumThreads(1)
@@ -48,7 +48,7 @@ def main() -> None:
         with pipeline.auto_stop():
             yield from pipeline
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ _BUFFERS = {"skip": 4096, "tuned": 1000, "tutorial": 1000}
 
 
 def main() -> None:
-    """Arguments: DIR DECODING SECONDS [MOST]; DECODING is tutorial, tuned or skip."""
-    directory, decoding, seconds, *most = sys.argv[1:]
+    """Arguments: DIR DECODING LIMITS; DECODING is tutorial, tuned or skip."""
+    directory, decoding, *limits = sys.argv[1:]
 
     def crop_encoded(example: dict[str, Any]) -> Any:
         return decode_crop(example["image"]), example["label"]
@@ -54,7 +54,7 @@ def main() -> None:
             .prefetch(tf.data.AUTOTUNE)
         )
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def main() -> None:
     """Arguments: LIBRARY FOLDER SECONDS."""
     library, folder, seconds = sys.argv[1:]
     importlib.import_module(_MODULES.get(library, library))
-    measure_reading(lambda: READERS[library](Path(folder)), float(seconds), check=_check)
+    measure_reading(lambda: READERS[library](Path(folder)), [seconds], _check)
 
 
 if __name__ == "__main__":

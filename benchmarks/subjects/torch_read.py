@@ -32,8 +32,8 @@ def _limit_threads(worker: int = 0) -> None:
 
 
 def main() -> None:
-    """Arguments: DIR SECONDS [MOST]."""
-    directory, seconds, *most = sys.argv[1:]
+    """Arguments: DIR LIMITS."""
+    directory, *limits = sys.argv[1:]
     files = _Files(Path(directory))
 
     def open_stream() -> Any:
@@ -49,7 +49,7 @@ def main() -> None:
         while True:
             yield from loader
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ _BUFFER = 4096  # in all, as tf.data's
 
 
 def main() -> None:
-    """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
-    directory, pixels, seconds, *most = sys.argv[1:]
+    """Arguments: DIR PIXELS LIMITS; PIXELS is pil or tuned."""
+    directory, pixels, *limits = sys.argv[1:]
     workers = len(os.sched_getaffinity(0))
     shards = [str(path) for path in sorted(Path(directory).glob("*.tar"))]
     if len(shards) < workers:
@@ -41,7 +41,7 @@ def main() -> None:
             dataset, batch_size=None, num_workers=workers, worker_init_fn=start_worker
         )
 
-    measure_reading(open_stream, float(seconds), int(*most or [0]))
+    measure_reading(open_stream, limits)
 
 
 if __name__ == "__main__":

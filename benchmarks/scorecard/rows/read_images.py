@@ -117,9 +117,18 @@ _SUBJECTS: tuple[tuple[str, str, str, str, tuple[str, ...], str], ...] = (
 )
 
 
+# Those that `tfds.benchmark` is for: an iterable of TensorFlow.
+_TFDS_CLOCKED = (
+    *("shardmill", "tf.data, tuned by hand", "tf.data of training scripts"),
+    *("TFDS", "TFDS, SkipDecoding"),
+)
+
+
 def _subjects(bench: Bench, state: str) -> list[Subject]:
     subjects = []
     for name, whose, form, module, arguments, page in _SUBJECTS:
+        if state == "tfds" and name not in _TFDS_CLOCKED:
+            continue
         environment = "" if form == "shardmill" else "readers"
 
         def read(
@@ -133,10 +142,10 @@ def _subjects(bench: Bench, state: str) -> list[Subject]:
 
 def _read(bench: Bench, state: str, form: str, module: str, arguments: tuple[str, ...]) -> Run:
     """Runs a subject after its files were evicted from memory or loaded into it."""
-    folder, most = make_form(bench, form), 0
+    folder, rest = make_form(bench, form), "tfds" if state == "tfds" else "0"
     if state == "cold":
         _evict(folder)
-        most = _records(make_form(bench, "shardmill"))
+        rest = str(_records(make_form(bench, "shardmill")))
     else:
         fill(folder)
     return run(
@@ -144,7 +153,7 @@ def _read(bench: Bench, state: str, form: str, module: str, arguments: tuple[str
         folder,
         *arguments,
         _SMALL_SECONDS if bench.is_small else _SECONDS,
-        most,
+        rest,
         python=sys.executable if form == "shardmill" else bench.python("readers"),
         sample_seconds=_SAMPLE_SECONDS,
     )
@@ -199,4 +208,17 @@ twice. Caches below a virtual disk are not controlled.
 """,
     _COLUMNS,
     functools.partial(_subjects, state="cold"),
+)
+READ_TFDS = Row(
+    "read-tfds",
+    "the same by the clock of tfds.benchmark",
+    """
+As the first of these rows, of those that give TensorFlow's tensors. Each reads for some seconds by
+our clock, and then goes on for as many batches by that of `tfds.benchmark`.
+""",
+    (
+        Column("images/s by tfds.benchmark", detail("tfds_rate"), "more"),
+        Column("images/s by ours", lambda run: run.rate, "more"),
+    ),
+    functools.partial(_subjects, state="tfds"),
 )

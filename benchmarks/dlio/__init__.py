@@ -1,0 +1,1 @@
+"""shardmill in DLIO, the benchmark behind MLPerf Storage."""
