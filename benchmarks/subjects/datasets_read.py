@@ -42,7 +42,12 @@ def main() -> None:
         )
         workers = len(os.sched_getaffinity(0))
         loader = torch.utils.data.DataLoader(
-            records, BATCH, num_workers=workers, drop_last=True, worker_init_fn=_limit_threads
+            records,
+            BATCH,
+            num_workers=workers,
+            drop_last=True,
+            persistent_workers=True,
+            worker_init_fn=_limit_threads,
         )
         while True:
             for batch in loader:

@@ -1,7 +1,7 @@
 """The baseline: datatrove's local executor with the same filters and MinHash settings.
 
-Runs in its own environment (`pip install "datatrove[io,processing]" spacy`), and does not import
-shardmill's packages. The language model is the file that shardmill uses, given as a path.
+The language model is the file that shardmill uses, given as a URL. Without one the filters are left
+out, and near duplicates found alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ _FILES = 8  # the executor's tasks are files; a single one would keep a single c
 
 
 def main() -> None:
-    """Arguments: SOURCE OUT MODEL BANDS ROWS."""
-    source, out, model, bands, rows = sys.argv[1:]
+    """Arguments: SOURCE OUT BANDS ROWS [MODEL]."""
+    source, out, bands, rows, *model = sys.argv[1:]
     shutil.rmtree(out, ignore_errors=True)
     count = _cut(Path(source), Path(out) / "in")
 
     def process() -> int:
-        _clean(out, model)
-        _deduplicate(out, int(bands), int(rows))
+        cleaned = f"{out}/clean" if model else f"{out}/in"
+        if model:
+            _clean(out, *model)
+        _deduplicate(cleaned, out, int(bands), int(rows))
         return count
 
     measure(process)
@@ -80,7 +82,7 @@ def _clean(out: str, model: str) -> None:
     _run(stages, out, "clean", _FILES)
 
 
-def _deduplicate(out: str, bands: int, rows: int) -> None:
+def _deduplicate(cleaned: str, out: str, bands: int, rows: int) -> None:
     from datatrove.pipeline.dedup import MinhashDedupSignature
     from datatrove.pipeline.dedup.minhash import (
         MinhashConfig,
@@ -93,7 +95,7 @@ def _deduplicate(out: str, bands: int, rows: int) -> None:
 
     config = MinhashConfig(num_buckets=bands, hashes_per_bucket=rows, n_grams=5)
     places = {name: f"{out}/{name}" for name in ("signatures", "buckets", "remove")}
-    reader = JsonlReader(f"{out}/clean")
+    reader = JsonlReader(cleaned)
     signatures = MinhashDedupSignature(places["signatures"], config)
     _run([reader, signatures], out, "signatures", _FILES)
     buckets = MinhashDedupBuckets(places["signatures"], places["buckets"], config=config)

@@ -28,7 +28,9 @@ def main() -> None:
     def open_stream() -> Any:
         dataset = _Cropped(directory, shuffle=True, drop_last=True)
         workers = len(os.sched_getaffinity(0))
-        loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers)
+        loader = StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, persistent_workers=True
+        )
         while True:
             yield from loader
 

@@ -1,11 +1,14 @@
 """From a folder of photographs to the form of a library: decoded, resized and encoded as by others.
 
-Each follows the parallel way of its documentation, with a process for every core.
+Each follows the parallel way of its documentation, with a process for every core: by Pillow, as
+there, or by the kernels of shardmill.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import io
 import multiprocessing
 import os
 import sys
@@ -17,29 +20,44 @@ import cv2
 
 from benchmarks.subjects.clock import measure
 from benchmarks.subjects.output import prepare
-from benchmarks.subjects.photo_kernels import encoded, resized
+from benchmarks.subjects.photo_kernels import QUALITY, SIDE, encoded, resized
 
 Photo = tuple[str, int]  # path, class number
+Prepare = Callable[[str], bytes]
 
 _WORKERS = len(os.sched_getaffinity(0))
 _SHARD_BYTES = 64 << 20
 
 
-def prepared(path: str) -> bytes:
+def by_kernels(path: str) -> bytes:
     """The JPEG that is stored of a photograph."""
     cv2.setNumThreads(1)
     return encoded(resized(path))
 
 
-def write_mosaicml(photos: Sequence[Photo], out: Path) -> None:
+def by_pillow(path: str) -> bytes:
+    """The same by Pillow, whose box filter is the area filter of OpenCV."""
+    from PIL import Image
+
+    image = Image.open(path).convert("RGB")
+    shorter, buffer = min(image.size), io.BytesIO()
+    width, height = (round(side * SIDE / shorter) for side in image.size)
+    image.resize((width, height), Image.Resampling.BOX).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+PREPARE: dict[str, Callable[[str], bytes]] = {"pillow": by_pillow, "kernels": by_kernels}
+
+
+def write_mosaicml(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     """MDS: a writer in each process, and their indexes merged."""
     from streaming.base.util import merge_index
 
-    _each_part(_write_mds, photos, out)
+    _each_part(functools.partial(_write_mds, prepared), photos, out)
     merge_index(str(out), keep_local=True)
 
 
-def _write_mds(photos: Sequence[Photo], out: Path) -> None:
+def _write_mds(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     import streaming
 
     columns = {"jpg": "bytes", "cls": "int"}
@@ -48,12 +66,12 @@ def _write_mds(photos: Sequence[Photo], out: Path) -> None:
             writer.write({"jpg": prepared(path), "cls": label})
 
 
-def write_webdataset(photos: Sequence[Photo], out: Path) -> None:
+def write_webdataset(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     """Tar files: a ShardWriter in each process."""
-    _each_part(_write_tars, photos, out)
+    _each_part(functools.partial(_write_tars, prepared), photos, out)
 
 
-def _write_tars(photos: Sequence[Photo], out: Path) -> None:
+def _write_tars(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     import webdataset as wds
 
     out.mkdir(exist_ok=True)
@@ -64,21 +82,21 @@ def _write_tars(photos: Sequence[Photo], out: Path) -> None:
             writer.write({"__key__": key, "jpg": prepared(path), "cls": str(label)})
 
 
-def write_litdata(photos: Sequence[Photo], out: Path) -> None:
+def write_litdata(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     """Chunks of LitData, by `optimize`."""
-    _optimize(photos, out, mode="overwrite")
+    _optimize(prepared, photos, out, mode="overwrite")
 
 
-def write_litdata_with_checkpoints(photos: Sequence[Photo], out: Path) -> None:
+def write_litdata_with_checkpoints(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     """The same, with the option to go on after an interruption."""
-    _optimize(photos, out, use_checkpoint=True)
+    _optimize(prepared, photos, out, use_checkpoint=True)
 
 
-def _optimize(photos: Sequence[Photo], out: Path, **options: Any) -> None:
+def _optimize(prepared: Prepare, photos: Sequence[Photo], out: Path, **options: Any) -> None:
     import litdata
 
     litdata.optimize(
-        _litdata_record,
+        functools.partial(_litdata_record, prepared),
         list(photos),
         output_dir=str(out),
         num_workers=_WORKERS,
@@ -88,11 +106,11 @@ def _optimize(photos: Sequence[Photo], out: Path, **options: Any) -> None:
     )
 
 
-def _litdata_record(photo: Photo) -> dict[str, Any]:
+def _litdata_record(prepared: Prepare, photo: Photo) -> dict[str, Any]:
     return {"jpeg": prepared(photo[0]), "label": photo[1]}
 
 
-def write_datasets(photos: Sequence[Photo], out: Path) -> None:
+def write_datasets(prepared: Prepare, photos: Sequence[Photo], out: Path) -> None:
     """Parquet, by `Dataset.map`."""
     import datasets
 
@@ -102,7 +120,7 @@ def write_datasets(photos: Sequence[Photo], out: Path) -> None:
     )
     whole = datasets.Dataset.from_dict({"path": list(paths), "label": list(labels)})
     done = whole.map(
-        _datasets_record,
+        functools.partial(_datasets_record, prepared),
         remove_columns=["path"],
         features=features,
         num_proc=_WORKERS,
@@ -111,7 +129,7 @@ def write_datasets(photos: Sequence[Photo], out: Path) -> None:
     done.to_parquet(str(out / "train.parquet"))
 
 
-def _datasets_record(row: dict[str, Any]) -> dict[str, Any]:
+def _datasets_record(prepared: Prepare, row: dict[str, Any]) -> dict[str, Any]:
     return {"jpeg": prepared(row["path"])}
 
 
@@ -122,7 +140,7 @@ def _each_part(write: Callable[..., None], photos: Sequence[Photo], out: Path) -
 
 
 # The module that is imported before the clock begins, and what writes.
-WRITERS: dict[str, tuple[str, Callable[[Sequence[Photo], Path], None]]] = {
+WRITERS: dict[str, tuple[str, Callable[[Prepare, Sequence[Photo], Path], None]]] = {
     "streaming": ("streaming", write_mosaicml),
     "webdataset": ("webdataset", write_webdataset),
     "litdata": ("litdata", write_litdata),
@@ -138,8 +156,8 @@ def photos_in(source: Path) -> list[Photo]:
 
 
 def main() -> None:
-    """Arguments: LIBRARY SOURCE OUT."""
-    library, source, out = sys.argv[1:]
+    """Arguments: LIBRARY KERNELS SOURCE OUT; KERNELS is a key of `PREPARE`."""
+    library, kernels, source, out = sys.argv[1:]
     prepare(Path(out))
     Path(out).mkdir(parents=True, exist_ok=True)
     module, write = WRITERS[library]
@@ -147,7 +165,7 @@ def main() -> None:
     photos = photos_in(Path(source))
 
     def build() -> int:
-        write(photos, Path(out))
+        write(PREPARE[kernels], photos, Path(out))
         return len(photos)
 
     measure(build)

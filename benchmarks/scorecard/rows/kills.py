@@ -54,7 +54,7 @@ _TFDS = Writer("tfds_beam", (), ("in_memory", "encoded"), "tfds")
 def writers() -> list[tuple[str, str, Writer, str]]:
     """(name, whose, writer, page of its documentation) of all that write photographs."""
     peers = [
-        (name, whose, Writer("peer_builds", (library,), (), module, "readers"), page)
+        (name, whose, Writer("peer_builds", (library, "kernels"), (), module, "readers"), page)
         for name, whose, library, module, page in PEERS
     ]
     ours = ("shardmill", OURS, _SHARDMILL, "")

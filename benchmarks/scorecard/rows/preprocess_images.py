@@ -41,8 +41,10 @@ IMAGE_OPTIONS = {"resize": f"shorter:{SIDE}", "resize_filter": "area", "quality"
 _TASK = """
 Photographs in class folders (collages of 400 x 534 pixels, 28 kB each, all different) become JPEG
 of quality 90 with a shorter side of 256, with their labels, in the form that each program trains
-from. All decode completely, resize with OpenCV's area filter, and encode with the same
-libjpeg-turbo. Each works with a process or thread for each core, as its documentation says.
+from. All decode completely, resize with an area filter, and encode, with a process or thread for
+each core, as their documentation says. "kernels" are those of shardmill, simplejpeg and OpenCV, in
+the hands of a peer; "pillow" is what the peer's own examples use, with its box filter. TFDS has the
+kernels; with "array" it encodes itself.
 
 shardmill alone also hashes every file, finds duplicates, splits, shuffles globally, indexes, and
 can be killed at any time; "bare kernels" is a process pool that stores nothing.
@@ -78,15 +80,17 @@ def _subjects(bench: Bench) -> list[Subject]:
     ]
     peers = [
         Subject(
-            name,
+            f"{name}, {kernels}",
             whose,
             functools.partial(
-                *(run, "peer_builds", library, photos, out), python=bench.python("readers")
+                *(run, "peer_builds", library, kernels, photos, out), python=bench.python("readers")
             ),
             "readers",
             page,
         )
         for name, whose, library, _, page in PEERS
+        for kernels in ("pillow", "kernels")
+        if not name.endswith("checkpoints")  # for the row of kills
     ]
     return [*ours, limit, *builders, *peers]
 

@@ -13,8 +13,9 @@ from benchmarks.measure import Run, run
 from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail, rate_columns
 from benchmarks.text_corpus import make_jsonl
 
-_COUNT, _WEB_COUNT, _SMALL_COUNT = 120_000, 4000, 200
+_COUNT, _WEB_COUNT, _SMALL_COUNT = 30_000, 4000, 200
 _BANDS, _ROWS = 21, 6  # shardmill's at the threshold 0.8: 126 hashes
+_DATASETS = "https://huggingface.co/docs/datasets/process"
 _DATATROVE = "https://github.com/huggingface/datatrove/blob/main/examples/fineweb.py"
 
 
@@ -43,20 +44,33 @@ def _default(bench: Bench) -> list[Subject]:
     return [
         *(_ours(source, out, "default", dedup) for dedup in ("exact", "near")),
         *(_limit(source, "default", dedup) for dedup in ("exact", "near")),
+        _datasets(bench, source, "default"),
+        _datatrove(bench, source, "datatrove, MinHash alone"),
     ]
 
 
 def _web(bench: Bench) -> list[Subject]:
     source, out = _corpus(bench, _WEB_COUNT), bench.work / "out"
-    process = functools.partial(
-        *(run, "datatrove_text", source, out, _model(), _BANDS, _ROWS),
-        python=bench.python("text"),
-    )
     return [
         _ours(source, out, "web-en", "near"),
         _limit(source, "web-en", "near"),
-        Subject("datatrove, filters and MinHash", "datatrove", process, "text", _DATATROVE),
+        _datatrove(bench, source, "datatrove, filters and MinHash", _model()),
+        _datasets(bench, source, "web-en"),
     ]
+
+
+def _datatrove(bench: Bench, source: Path, name: str, *model: str) -> Subject:
+    arguments = (source, bench.work / "out", _BANDS, _ROWS, *model)
+    process = functools.partial(run, "datatrove_text", *arguments, python=bench.python("text"))
+    return Subject(name, "datatrove", process, "text", _DATATROVE)
+
+
+def _datasets(bench: Bench, source: Path, clean: str) -> Subject:
+    arguments = (source, bench.work / "out", clean, _model())
+    process = functools.partial(run, "datasets_text", *arguments, python=bench.python("text"))
+    name = {"default": "exact duplicates", "web-en": "filters of datatrove"}[clean]
+    whose = "Hugging Face datasets"
+    return Subject(f"{whose}, {name}", whose, process, "text", _DATASETS)
 
 
 def _corpus(bench: Bench, count: int) -> Path:
@@ -82,7 +96,9 @@ DOCUMENTS = Row(
 A JSON Lines file of documents of 4.4 kB, put together from sentences of film reviews; 7 % are exact
 or near duplicates of another. Default cleaning (Unicode, white space, control characters), and
 exact duplicates or MinHash of word 5-grams. "bare kernels" is a process pool that reads, parses,
-cleans and fingerprints with shardmill's own code, and stores nothing.
+cleans and fingerprints with shardmill's own code, and stores nothing. Hugging Face datasets has no
+near duplicates: it cleans with a function in Python, and finds exact ones. datatrove has no such
+cleaning, and finds near duplicates alone. Neither splits, shuffles or shards.
 """,
     _COLUMNS,
     _default,
@@ -93,8 +109,9 @@ DOCUMENTS_WEB = Row(
     """
 The same documents through language detection, ftfy, the rules of Gopher, C4 and FineWeb, and
 MinHash of 21 bands of 6 rows. datatrove splits words and sentences with spaCy; shardmill splits
-words at white space, so their counts differ slightly. The corpus is small because datatrove takes
-20 ms for each document; half of shardmill's time is the start of processes.
+words at white space, so their counts differ slightly. Hugging Face datasets passes the filters of
+datatrove, and leaves near duplicates in. The corpus is small because these filters take 20 ms for
+each document; half of shardmill's time is the start of processes.
 """,
     _COLUMNS,
     _web,
