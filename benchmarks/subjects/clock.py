@@ -70,11 +70,12 @@ def measure_reading(
     batches = iter(open_stream())
     check(next(batches))
     first_batch, since_start = time.perf_counter() - opened, _since_start()
-    for _ in range(_WARM_UP_BATCHES - 1):
+    most_batches = most // BATCH if most else 1 << 62
+    warm_up = min(_WARM_UP_BATCHES, max(1, most_batches // 2))
+    for _ in range(warm_up - 1):
         next(batches)
-    most_batches = most // BATCH - _WARM_UP_BATCHES if most else 1 << 62
     count, before, begun = 0, _taken(), time.perf_counter()
-    while (passed := time.perf_counter() - begun) < seconds and count < most_batches:
+    while (passed := time.perf_counter() - begun) < seconds and warm_up + count < most_batches:
         next(batches)
         count += 1
     after = _taken()
