@@ -24,9 +24,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from reader.graph import order as graph_order
-from reader.graph.decoders import DECODERS
-from reader.graph.record_types.image import ImageParser
+from reader.graph.record_types.image import decoding_parser
 from reader.record_types.features import FurtherFeatures, TargetLabels
+from reader.record_types.image import ImageParser
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
 from reader.transforms.augmentation import Steps, find_transforms
 from reader.transforms.normalization import Normalization
@@ -142,9 +142,10 @@ class Pages:
 
     def _made(self, augment: list[Any], numbers: Sequence[int], epochs: Sequence[int]) -> Any:
         """[n, ...]: photographs as the reader makes them, each in an epoch."""
-        records = ImageParser(
-            image="image",
-            decoder=DECODERS["jpeg"],
+        image = Feature("image", "image", (-1, -1, 3), "jpeg")
+        parser = ImageParser(
+            features=(image,),
+            image=image,
             labels=TargetLabels({"label": Feature("label", "class_label", (), "", SUBJECTS)}),
             further=FurtherFeatures(()),
             steps=Steps(find_transforms(augment)),
@@ -153,6 +154,7 @@ class Pages:
             dtype="uint8",
             normalization=None,
         )
+        records = decoding_parser(parser)
         labels = tf.constant(list(numbers), tf.int64)
         count = max(1, records.num_random)
         in_epochs = tf.constant(list(epochs), tf.int64)
