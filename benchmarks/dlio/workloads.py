@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+_SMALL_STEPS = 3
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)  # simulated accelerators; a process each
 
 
@@ -47,7 +48,10 @@ class Workload:
     @property
     def small(self) -> Workload:
         """What a test runs."""
-        return dataclasses.replace(self, files=2, samples=self.samples // 2, epochs=1, most_steps=3)
+        samples = -(-_SMALL_STEPS * self.batch // 2)
+        return dataclasses.replace(
+            self, files=2, samples=samples, epochs=1, most_steps=_SMALL_STEPS
+        )
 
 
 WORKLOADS = {
