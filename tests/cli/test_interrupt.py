@@ -45,7 +45,16 @@ def interrupted(repository, arguments, awaited, alone=False):
                 else:
                     os.write(master, b"\x03")
         seconds = time.monotonic() - typed
-    return process.wait(30), printed.decode(), seconds, processes_of(process.pid)
+    code = process.wait(30)
+    return code, printed.decode(), seconds, processes_left(process.pid)
+
+
+def processes_left(session):
+    """Those that stay; one that was killed in native code may take a moment to end."""
+    deadline = time.monotonic() + 5
+    while (left := processes_of(session)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
 
 
 def processes_of(session):

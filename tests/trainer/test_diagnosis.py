@@ -152,7 +152,7 @@ def test_doctor_names_measures_and_writes_nothing(photographs, shardmill) -> Non
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["bottleneck"]["stage"] in {*STAGES, "cores"}
     assert report["examples_per_second"] > 0
-    assert set(report["stages"]) == set(STAGES)
+    assert set(report["stages"]) == {*STAGES} - {"batch"}  # which is of token ids alone
     assert report["stages"]["decode"]["cpu_seconds"] > 0
     assert report["storage"]["record_bytes"] > 0
     for advice in report["advice"]:
