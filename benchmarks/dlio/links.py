@@ -20,7 +20,7 @@ def link(shards: Path, folder: Path) -> int:
         folder: The data folder; made here.
 
     Returns:
-        The number of files of the training split, which DLIO is told.
+        The number of files of the training split: a setting of DLIO.
     """
     for name in ("train", "valid", "index/train"):
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,8 @@ def command(
         **LOADERS[loader],
         **{name.replace("__", "."): value for name, value in changes.items()},
     }
-    # mpirun is beside this interpreter. More ranks than cores, and as root in a container.
+    # The environment of this interpreter has mpirun. There may be more ranks than cores, and the
+    # user of a container may be root.
     mpi = [str(Path(sys.executable).parent / "mpirun"), "-n", str(ranks)]
     mpi += ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
     dlio = [sys.executable, "-m", "dlio_benchmark.main", f"workload={workload.name}"]

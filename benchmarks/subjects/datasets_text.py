@@ -20,6 +20,7 @@ from typing import Any
 import datasets
 
 from benchmarks.subjects.clock import measure
+from benchmarks.subjects.datatrove_text import filters
 
 _WORKERS = len(os.sched_getaffinity(0))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -31,25 +32,7 @@ def _normalized(rows: dict[str, list[str]]) -> dict[str, list[str]]:
     return {"text": [_SPACES.sub(" ", text).strip() for text in texts]}
 
 
-@functools.cache
-def _filters(model: str) -> list[Any]:
-    from datatrove.pipeline.filters import (
-        C4QualityFilter,
-        FineWebQualityFilter,
-        GopherQualityFilter,
-        GopherRepetitionFilter,
-        LanguageFilter,
-    )
-
-    language = LanguageFilter(languages=["en"])
-    language.model.MODEL_URL = model
-    return [
-        language,
-        GopherRepetitionFilter(),
-        GopherQualityFilter(),
-        C4QualityFilter(filter_no_terminal_punct=False),
-        FineWebQualityFilter(),
-    ]
+_filters = functools.cache(filters)
 
 
 def _judged(row: dict[str, Any], model: str) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def _run(stages: list[Any], out: str, name: str, tasks: int) -> None:
     ).run()
 
 
-def _clean(out: str, model: str) -> None:
+def filters(model: str) -> list[Any]:
+    """Language, then the rules of Gopher, C4 and FineWeb."""
     from datatrove.pipeline.filters import (
         C4QualityFilter,
         FineWebQualityFilter,
@@ -63,22 +64,25 @@ def _clean(out: str, model: str) -> None:
         GopherRepetitionFilter,
         LanguageFilter,
     )
-    from datatrove.pipeline.formatters import FTFYFormatter
-    from datatrove.pipeline.readers import JsonlReader
-    from datatrove.pipeline.writers import JsonlWriter
 
     language = LanguageFilter(languages=["en"])
     language.model.MODEL_URL = model  # of the instance: the workers are other processes
-    stages = [
-        JsonlReader(f"{out}/in"),
-        FTFYFormatter(),
+    return [
         language,
         GopherRepetitionFilter(),
         GopherQualityFilter(),
         C4QualityFilter(filter_no_terminal_punct=False),
         FineWebQualityFilter(),
-        JsonlWriter(f"{out}/clean", compression=None),
     ]
+
+
+def _clean(out: str, model: str) -> None:
+    from datatrove.pipeline.formatters import FTFYFormatter
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.writers import JsonlWriter
+
+    writer = JsonlWriter(f"{out}/clean", compression=None)
+    stages = [JsonlReader(f"{out}/in"), FTFYFormatter(), *filters(model), writer]
     _run(stages, out, "clean", _FILES)
 
 

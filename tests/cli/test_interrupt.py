@@ -45,16 +45,7 @@ def interrupted(repository, arguments, awaited, alone=False):
                 else:
                     os.write(master, b"\x03")
         seconds = time.monotonic() - typed
-    code = process.wait(30)
-    return code, printed.decode(), seconds, processes_left(process.pid)
-
-
-def processes_left(session):
-    """Those that stay; one that was killed in native code may take a moment to end."""
-    deadline = time.monotonic() + 5
-    while (left := processes_of(session)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    return process.wait(30), printed.decode(), seconds, processes_of(process.pid)
 
 
 def processes_of(session):

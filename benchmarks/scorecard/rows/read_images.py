@@ -216,8 +216,8 @@ READ_TFDS = Row(
     "read-tfds",
     "the same by the clock of tfds.benchmark",
     """
-As the first of these rows, of those that give TensorFlow's tensors. Each reads for some seconds by
-our clock, and then goes on for as many batches by that of `tfds.benchmark`.
+The task of the row "read", for the programs whose batches are tensors of TensorFlow. Each reads for
+some seconds by the clock of the other rows, then as many batches by that of `tfds.benchmark`.
 """,
     (
         Column("images/s by tfds.benchmark", detail("tfds_rate"), "more"),
