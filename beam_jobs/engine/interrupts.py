@@ -16,6 +16,8 @@ from foundation.errors import INTERRUPTED
 
 # A build may be killed at any time, so nothing is lost by an end that does not wait.
 END_SECONDS = 1.5
+# What was killed is gone in milliseconds, unless the kernel waits for a disk.
+_KILLED_SECONDS = 1.0
 
 
 @contextlib.contextmanager
@@ -63,8 +65,10 @@ def _exit_after(reader: int, timeout: float | None, notify: Callable[[], None]) 
         signals += numbers.count(signal.SIGINT)
         if signals and deadline is None and timeout is not None:
             deadline = time.monotonic() + timeout
-    for child in psutil.Process().children(recursive=True):
+    children = psutil.Process().children(recursive=True)
+    for child in children:
         with contextlib.suppress(psutil.Error):
             child.kill()
+    psutil.wait_procs(children, _KILLED_SECONDS)
     notify()
     os._exit(INTERRUPTED)

@@ -32,8 +32,8 @@ def further_specs(further: FurtherFeatures) -> dict[str, Any]:
 
 
 def batch_targets(labels: TargetLabels, parsed: Mapping[str, Any]) -> Any:
-    """The targets of a batch, from all that was parsed."""
-    return labels.convert(batch_target, labels.of(parsed))
+    """The targets of a batch, from all that was parsed; None where there are no labels."""
+    return labels.convert(batch_target, labels.of(parsed)) if labels else None
 
 
 def label_spec(label: Feature) -> Any:

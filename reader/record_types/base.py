@@ -147,7 +147,12 @@ class Parser(abc.ABC):
 
 
 def joined(parts: Sequence[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
-    """The values of all parts, or dictionaries of them, without those that are left out."""
+    """The values of all parts, or dictionaries of them, without those that are left out.
+
+    Gives None where the parts are None.
+    """
+    if parts[0] is None:
+        return None
     if isinstance(parts[0], dict):
         return {name: joined([part[name] for part in parts], kept) for name in parts[0]}
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)

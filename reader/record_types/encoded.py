@@ -11,15 +11,15 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from reader.options import ReadOptions
-from reader.record_types.base import ElementSpec, Parser, joined
-from reader.record_types.features import FurtherFeatures, TargetLabels, find_further, find_labels
+from reader.record_types.base import joined
+from reader.record_types.features import LabeledParser, find_further, find_labels
 from reader.records.open_split import OpenSplit
 from reader.windows import WindowRows
 from shard_format import Feature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncodedImageParser(Parser):
+class EncodedImageParser(LabeledParser):
     """Hands out images without decoding them.
 
     Output: (images, target), or the images alone where the set has no labels. Images are a list of
@@ -28,13 +28,14 @@ class EncodedImageParser(Parser):
 
     Attributes:
         image: The feature with the image.
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the image.
     """
 
     image: Feature
-    labels: TargetLabels
-    further: FurtherFeatures
+
+    @property
+    @override
+    def input_name(self) -> str:
+        return self.image.name
 
     @property
     @override
@@ -48,23 +49,15 @@ class EncodedImageParser(Parser):
 
     @property
     @override
-    def specs(self) -> Any:
-        value = ElementSpec((None,), "uint8", is_ragged=True)
-        inputs = self.further.inputs(self.image.name, value, self.further.specs)
-        return (inputs, self.labels.specs) if self.labels else inputs
-
-    @property
-    @override
-    def targets(self) -> str:
-        return self.labels.kind
+    def is_ragged(self) -> bool:
+        return True
 
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
-        labels = self.labels.targets(rows.columns) if self.labels else None
         stored = [np.frombuffer(one, np.uint8) for one in rows.byte_values(self.image.name)]
         own = np.concatenate(stored)  # one piece of memory, and none of the window
         images = np.split(own, np.cumsum([len(one) for one in stored])[:-1])
-        return images, labels, self.further.values(rows.columns)
+        return images, self.labels.targets(rows.columns), self.further.values(rows.columns)
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -72,8 +65,7 @@ class EncodedImageParser(Parser):
         images = list(itertools.chain.from_iterable(stored))
         if kept is not None:
             images = list(itertools.compress(images, kept))
-        inputs = self.further.inputs(self.image.name, images, joined(further, kept))
-        return (inputs, joined(labels, kept)) if self.labels else inputs
+        return self.element(images, joined(further, kept), joined(labels, kept))
 
 
 def encoded_parser(split: OpenSplit, options: ReadOptions, image: Feature) -> EncodedImageParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions
-from reader.record_types.base import ElementSpec
+from reader.record_types.base import ElementSpec, Parser
 from reader.records.open_split import OpenSplit
 from shard_format import Feature, Manifest, Schema, ShardSetError, UsageError, label_column
 from shard_format.example_parser import ByteValues, Column, NumberLists
@@ -68,8 +70,11 @@ class TargetLabels:
         return self.convert(lambda label, _: _target_spec(label), dict.fromkeys(self.features))
 
     def targets(self, columns: Mapping[str, Column]) -> Any:
-        """The targets of [n] records, from what was parsed: in the structure of the targets."""
-        return self.convert(_targets, self.of(columns))
+        """The targets of [n] records, from what was parsed: in the structure of the targets.
+
+        None where there are no labels.
+        """
+        return self.convert(_targets, self.of(columns)) if self else None
 
     @property
     def share_specs(self) -> Any:
@@ -222,16 +227,6 @@ class FurtherFeatures:
         """[n, *shape] of each, from what was parsed; texts are bytes of UTF-8."""
         return {one.name: _values(one, columns[one.name]) for one in self.features}
 
-    def inputs(self, name: str, value: Any, parsed: Mapping[str, Any]) -> Any:
-        """The inputs of a batch or an element: a dictionary where there are further features.
-
-        Args:
-            name: Name of the input without them.
-            value: That input.
-            parsed: Has these features.
-        """
-        return {name: value, **self.of(parsed)} if self.features else value
-
 
 def _values(feature: Feature, column: Column) -> npt.NDArray[Any]:
     if isinstance(column, NumberLists):
@@ -276,3 +271,58 @@ def find_further(split: OpenSplit, options: ReadOptions, own: tuple[str, ...]) -
                 "cannot hold it. Leave it out; reader.random_access gives it."
             )
     return FurtherFeatures(tuple(candidates[name] for name in dict.fromkeys(options.features)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabeledParser(Parser):
+    """Parses records of one value, with labels and further features beside it.
+
+    Output: (input, target), or the input alone where the set has no labels.
+
+    Attributes:
+        labels: Features with the targets; none where there are no labels.
+        further: Features that are handed out with the value.
+    """
+
+    labels: TargetLabels
+    further: FurtherFeatures
+
+    @property
+    @abc.abstractmethod
+    def input_name(self) -> str:
+        """Name of the value where there are further features."""
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the values of a batch are a list of arrays of their own shapes."""
+        return False
+
+    @property
+    def target_specs(self) -> Any:
+        """An `ElementSpec` of each target, in the structure of the targets; None without labels."""
+        return self.labels.specs if self.labels else None
+
+    @property
+    @override
+    def specs(self) -> Any:
+        value = ElementSpec(self.element_shape, self.element_dtype, is_ragged=self.is_ragged)
+        return self.element(value, self.further.specs, self.target_specs)
+
+    @property
+    @override
+    def targets(self) -> str:
+        return self.labels.kind
+
+    def element(self, value: Any, further: Mapping[str, Any], target: Any) -> Any:
+        """A batch or an element in the structure of the output.
+
+        The input is a dictionary where there are further features.
+
+        Args:
+            value: The value.
+            further: Has the further features.
+            target: Is left out where there are no labels.
+        """
+        has_further = bool(self.further.features)
+        inputs = {self.input_name: value, **self.further.of(further)} if has_further else value
+        return (inputs, target) if self.labels else inputs

@@ -16,11 +16,10 @@ from reader.access.numpy_decoders import NUMPY_DECODERS, Pixels
 from reader.batch_memory import aligned_empty
 from reader.cache.pixels import PLACE, DecodedPixels
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import ElementSpec, Parser, joined
+from reader.record_types.base import Parser, joined
 from reader.record_types.encoded import EncodedImageParser, encoded_parser
 from reader.record_types.features import (
-    FurtherFeatures,
-    TargetLabels,
+    LabeledParser,
     find_feature,
     find_further,
     find_labels,
@@ -40,7 +39,7 @@ SIDES = ("height", "width", PLACE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageParser(Parser):
+class ImageParser(LabeledParser):
     """Parses images.
 
     Output: (images [batch, height, width, 3] of `element_dtype`, target); the images alone where
@@ -50,8 +49,6 @@ class ImageParser(Parser):
     Attributes:
         image: The feature with the image.
         pixels: Decoded images that records have the places of; None where they are encoded.
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the image.
         steps: Transforms of the augmentation, and the normalization.
         image_size: Height and width in pixels of every image; None does not resize.
         stored_size: Height and width of the stored images where all have the same, else Nones.
@@ -60,12 +57,15 @@ class ImageParser(Parser):
 
     image: Feature
     pixels: DecodedPixels | None = None
-    labels: TargetLabels
-    further: FurtherFeatures
     steps: Steps
     image_size: int | None
     stored_size: tuple[int | None, int | None]
     dtype: str
+
+    @property
+    @override
+    def input_name(self) -> str:
+        return self.image.name
 
     @property
     @override
@@ -95,12 +95,8 @@ class ImageParser(Parser):
 
     @property
     @override
-    def specs(self) -> Any:
-        value = ElementSpec(self.element_shape, self.element_dtype)
-        inputs = self.further.inputs(self.image.name, value, self.further.specs)
-        if not self.labels:
-            return inputs
-        return inputs, self.labels.share_specs if self.mixes else self.labels.specs
+    def target_specs(self) -> Any:
+        return self.labels.share_specs if self.labels and self.mixes else super().target_specs
 
     @property
     @override
@@ -144,8 +140,7 @@ class ImageParser(Parser):
             memory, begin = np.empty((1, *images[0].shape), self.element_dtype), 0
         own = memory[begin : begin + len(images)]
         self._resized(images, own, random)
-        labels = self.labels.targets(rows.columns) if self.labels else None
-        return own, labels, self.further.values(rows.columns), random
+        return own, self.labels.targets(rows.columns), self.further.values(rows.columns), random
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -158,8 +153,7 @@ class ImageParser(Parser):
             example = self._mixed(example, joined(random, kept))
         # The order of axes is the last step, so that threads write to one array.
         example = self.steps.apply_arrays("layout", example, None)
-        inputs = self.further.inputs(self.image.name, example["image"], joined(further, kept))
-        return (inputs, example["label"]) if self.labels else inputs
+        return self.element(example["image"], joined(further, kept), example.get("label"))
 
     def _mixed(self, example: Example, random: npt.NDArray[np.float32]) -> Example:
         """What is left to do after `decode` of a batch whose records are mixed with one another."""

@@ -13,10 +13,9 @@ from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import ElementSpec, Parser, joined
+from reader.record_types.base import joined
 from reader.record_types.features import (
-    FurtherFeatures,
-    TargetLabels,
+    LabeledParser,
     byte_strings,
     find_further,
     find_labels,
@@ -38,23 +37,24 @@ TEXT = "text"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextParser(Parser):
+class TextParser(LabeledParser):
     """Parses documents as strings.
 
     Output: ([batch] bytes of UTF-8, target); the texts alone where the set has no labels. The
     target is [batch] int64, or [batch, num_classes] float32 of zeros and ones.
 
     Attributes:
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the text.
         augment: Name of the augmentation.
         synonyms: Synonyms for it, or None.
     """
 
-    labels: TargetLabels
-    further: FurtherFeatures
     augment: str
     synonyms: SynonymLists | None
+
+    @property
+    @override
+    def input_name(self) -> str:
+        return TEXT
 
     @property
     @override
@@ -68,24 +68,12 @@ class TextParser(Parser):
 
     @property
     @override
-    def specs(self) -> Any:
-        inputs = self.further.inputs(TEXT, ElementSpec((), "string"), self.further.specs)
-        return (inputs, self.labels.specs) if self.labels else inputs
-
-    @property
-    @override
-    def targets(self) -> str:
-        return self.labels.kind
-
-    @property
-    @override
     def needs_tensorflow(self) -> str:
         names = {name for step in TEXT_AUGMENTATIONS[self.augment] for name in step}
         return "" if names <= set(LIST_TRANSFORMS) else f"augment={self.augment!r}"
 
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
-        labels = self.labels.targets(rows.columns) if self.labels else None
         texts = byte_strings(rows.byte_values(TEXT))
         if self._steps:
             # What is not UTF-8, though it should be, comes out as it was.
@@ -93,7 +81,7 @@ class TextParser(Parser):
             for number, step in enumerate(self._steps):
                 decoded = step(decoded, ArrayDraws(rows.keys).stream(number))
             texts[:] = [text.encode(errors="surrogateescape") for text in decoded]
-        return texts, labels, self.further.values(rows.columns)
+        return texts, self.labels.targets(rows.columns), self.further.values(rows.columns)
 
     @functools.cached_property
     def _steps(self) -> tuple[ListStep, ...]:
@@ -103,8 +91,7 @@ class TextParser(Parser):
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
         texts, labels, further = zip(*parts, strict=True)
-        inputs = self.further.inputs(TEXT, joined(texts, kept), joined(further, kept))
-        return (inputs, joined(labels, kept)) if self.labels else inputs
+        return self.element(joined(texts, kept), joined(further, kept), joined(labels, kept))
 
 
 def text_parser(split: OpenSplit, options: ReadOptions) -> TextParser:

@@ -12,13 +12,8 @@ from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import ElementSpec, Parser, TokenInfo, joined
-from reader.record_types.features import (
-    FurtherFeatures,
-    TargetLabels,
-    find_further,
-    find_labels,
-)
+from reader.record_types.base import Parser, TokenInfo, joined
+from reader.record_types.features import LabeledParser, find_further, find_labels
 from reader.record_types.token_lengths import RecordLengths, padding_share
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
@@ -31,7 +26,7 @@ TOKENS = "tokens"  # the feature, and the column of the index that counts them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenParser(Parser):
+class TokenParser(LabeledParser):
     """Parses documents as token ids.
 
     Output: (ids [batch, length] int64, target), or the ids alone where the set has no labels. The
@@ -39,8 +34,6 @@ class TokenParser(Parser):
     (pad="max"), or each record's own (pad="none", a list of [length] arrays).
 
     Attributes:
-        labels: Features with the targets; none where there are no labels.
-        further: Features that are handed out with the ids.
         tokens: Description of the ids.
         vocabulary: SetVocabulary of the set.
         pad: One of `reader.options.PADS`.
@@ -48,13 +41,16 @@ class TokenParser(Parser):
         augment: Name of the augmentation.
     """
 
-    labels: TargetLabels
-    further: FurtherFeatures
     tokens: TokenInfo
     vocabulary: SetVocabulary
     pad: str
     length: int
     augment: str
+
+    @property
+    @override
+    def input_name(self) -> str:
+        return TOKENS
 
     @property
     @override
@@ -68,15 +64,8 @@ class TokenParser(Parser):
 
     @property
     @override
-    def specs(self) -> Any:
-        value = ElementSpec(self.element_shape, "int64", is_ragged=self.pad == "none")
-        inputs = self.further.inputs(TOKENS, value, self.further.specs)
-        return (inputs, self.labels.specs) if self.labels else inputs
-
-    @property
-    @override
-    def targets(self) -> str:
-        return self.labels.kind
+    def is_ragged(self) -> bool:
+        return self.pad == "none"
 
     @override
     def stages(self) -> list[tuple[str, Parser]]:
@@ -88,16 +77,14 @@ class TokenParser(Parser):
         ids = transformed(ids, rows.keys, "tokens", self.augment, self.vocabulary)
         if self.tokens.max_tokens is not None:
             ids = ids.cut(self.tokens.max_tokens)
-        labels = self.labels.targets(rows.columns) if self.labels else None
-        return ids, labels, self.further.values(rows.columns)
+        return ids, self.labels.targets(rows.columns), self.further.values(rows.columns)
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
         columns, labels, further = zip(*parts, strict=True)
         ids = cast(NumberLists, join_columns(columns))
         ids = ids if kept is None else ids.take(kept)
-        inputs = self.further.inputs(TOKENS, self._batch(ids), joined(further, kept))
-        return (inputs, joined(labels, kept)) if self.labels else inputs
+        return self.element(self._batch(ids), joined(further, kept), joined(labels, kept))
 
     def _batch(self, ids: NumberLists) -> Any:
         if self.pad == "none":

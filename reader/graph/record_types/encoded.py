@@ -31,5 +31,4 @@ class GraphEncodedImageParser(BatchParser):
         wanted = {name: tf.io.FixedLenFeature([], tf.string)}
         wanted |= further_specs(self.like.further) | label_specs(self.like.labels)
         parsed = tf.io.parse_example(serialized, wanted)
-        inputs = self.like.further.inputs(name, parsed[name], parsed)
-        return (inputs, batch_targets(self.like.labels, parsed)) if self.like.labels else inputs
+        return self.like.element(parsed[name], parsed, batch_targets(self.like.labels, parsed))

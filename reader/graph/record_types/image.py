@@ -115,8 +115,7 @@ class GraphImageParser(RecordParser):
                 "augment of reader.load. Correct one of them."
             )
         image.set_shape(shape)
-        inputs = self.like.further.inputs(self.like.image.name, image, further)
-        return (inputs, example["label"]) if self.like.labels else inputs
+        return self.like.element(image, further, example.get("label"))
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""

@@ -39,8 +39,7 @@ class GraphTextParser(BatchParser):
         text = parsed[TEXT]
         for number, step in enumerate(self.steps):
             text = step(text, Draws(keys).stream(number))
-        inputs = self.like.further.inputs(TEXT, text, parsed)
-        return (inputs, batch_targets(self.like.labels, parsed)) if self.like.labels else inputs
+        return self.like.element(text, parsed, batch_targets(self.like.labels, parsed))
 
 
 def text_parser(parser: TextParser) -> GraphTextParser:

@@ -46,8 +46,7 @@ class GraphTokenParser(BatchParser):
             ids = ids[:, : self.like.tokens.max_tokens]
         if self.like.pad != "none":
             ids = self._padded(ids, (serialized.shape[0], *self.like.element_shape))
-        inputs = self.like.further.inputs(TOKENS, ids, parsed)
-        return (inputs, batch_targets(self.like.labels, parsed)) if self.like.labels else inputs
+        return self.like.element(ids, parsed, batch_targets(self.like.labels, parsed))
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""

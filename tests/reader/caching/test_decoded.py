@@ -28,6 +28,12 @@ from tests.fixtures.proofs import proofs
 SIZES = ((24, 32), (31, 17), (5, 5))
 
 
+def put(path: Path, content: bytes) -> None:
+    """Another file in its place: an earlier stream may still read this one, which it has mapped."""
+    path.unlink()
+    path.write_bytes(content)
+
+
 def decoded_set(cache: Path, split: str = "train") -> Path:
     (folder,) = cache.glob(f"*/decoded-simplejpeg*/{split}")
     return folder
@@ -155,13 +161,13 @@ def test_a_flipped_bit_of_a_pixel_is_mended(
     content = (copy / "pixels").read_bytes()
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 128
-    (copy / "pixels").write_bytes(flipped)
+    put(copy / "pixels", flipped)
     (images, _), *_ = reader.load(directory, **options).numpy()
     assert any(f"Pixels in {copy}/pixels at byte 4608 did not match" in text for text in said)
     assert np.array_equal(images, whole)
     assert (copy / "pixels").read_bytes() == content
     # Of a damaged set, a damaged copy cannot be mended; nor can a record of the copy itself.
-    (copy / "pixels").write_bytes(flipped)
+    put(copy / "pixels", flipped)
     (shard,) = directory.glob("*.tfrecord*")
     original = shard.read_bytes()
     shard.write_bytes(original[:-9] + b"x" + original[-8:])
@@ -269,6 +275,6 @@ def test_what_was_cut_or_lost_is_made_again(
     if lost:
         path.unlink()
     else:
-        path.write_bytes(content[: len(content) // 2])
+        put(path, content[: len(content) // 2])
     again, _ = batches(directory, **options)
     assert same(first, again) and path.read_bytes() == content
