@@ -173,6 +173,7 @@ def load(
     normalize: str = "none",
     max_tokens: int | None = None,
     pad: str = "longest",
+    segments: bool = True,
     synonyms: PathLike | None = None,
     cache: str = "auto",
     cache_dir: PathLike | None = None,
@@ -197,7 +198,7 @@ def load(
         packed   ({"tokens", "segments", "positions"}: [batch, N - 1] int64 each, targets
                  [batch, N - 1] int64, weights [batch, N - 1] float32); the targets are the next
                  tokens, the weights 0 where the target is padding or of another document. A model
-                 must attend within a segment only.
+                 must attend within a segment only; see segments
 
     Labels are [batch] int64, or [batch, num_classes] float32 of zeros and ones where a record has
     any number of them; the batches of a set without labels are the inputs alone. Where `augment`
@@ -235,6 +236,7 @@ def load(
         normalize=normalize,
         max_tokens=max_tokens,
         pad=pad,
+        segments=segments,
         synonyms=synonyms,
         cache=cache,
         cache_dir=cache_dir,

@@ -337,6 +337,13 @@ class ContentOptions:
         choices=PADS,
         kinds=("tokens",),
     )
+    segments: bool = option(
+        True,
+        "Give the document of every token; False gives the ids and the next ones alone.",
+        details="Segments, positions and weights are left out: for models that attend to all that "
+        "comes before, whatever document it is of.",
+        kinds=("packed",),
+    )
     synonyms: PathLike | None = option(
         None,
         "A file of synonyms for the augmentation: comma-separated words, a group per line.",

@@ -37,9 +37,10 @@ def main() -> None:
         records = datasets.load_dataset(
             "parquet", data_files=files, split="train", streaming=True, cache_dir=directory
         )
-        records = records.shuffle(seed=0, buffer_size=_BUFFER).map(
-            _decoded, remove_columns=["jpeg"]
-        )
+        # Filling a buffer from one file after the other leaves files for every worker, and has no
+        # threads, for whose end datasets 5 sleeps 5 seconds in every epoch.
+        records = records.shuffle(seed=0, buffer_size=_BUFFER, max_buffer_input_shards=1)
+        records = records.map(_decoded, remove_columns=["jpeg"])
         workers = len(os.sched_getaffinity(0))
         loader = torch.utils.data.DataLoader(
             records,

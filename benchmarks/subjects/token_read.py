@@ -17,19 +17,26 @@ from benchmarks.subjects.token_forms import LENGTH, read_array
 _WORKERS = len(os.sched_getaffinity(0))
 
 
-def read_shardmill(folder: Path) -> Iterator[Any]:
-    """The NumPy batches of the reader: inputs with documents and positions, targets, weights."""
+def read_ids(folder: Path) -> Iterator[Any]:
+    """The NumPy batches of the reader: ids and next ids."""
     import reader
 
-    stream = reader.load(folder, batch_size=BATCH, cache="off")
+    stream = reader.load(folder, batch_size=BATCH, segments=False, cache="off")
     return iter(stream.numpy())
 
 
-def read_dataset(folder: Path) -> Iterator[Any]:
-    """The same as a tf.data.Dataset."""
+def read_segments(folder: Path) -> Iterator[Any]:
+    """The same with the document of every token, its place in it, and weights."""
     import reader
 
-    stream = reader.load(folder, batch_size=BATCH, cache="off")
+    return iter(reader.load(folder, batch_size=BATCH, cache="off").numpy())
+
+
+def read_dataset(folder: Path) -> Iterator[Any]:
+    """Ids and next ids as a tf.data.Dataset."""
+    import reader
+
+    stream = reader.load(folder, batch_size=BATCH, segments=False, cache="off")
     return iter(stream.dataset)
 
 
@@ -102,7 +109,8 @@ def read_datasets(folder: Path) -> Iterator[Any]:
 
 
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
-    "shardmill": read_shardmill,
+    "ids": read_ids,
+    "segments": read_segments,
     "dataset": read_dataset,
     "memmap": read_memmap,
     "mosaicml": read_mosaicml,
@@ -112,7 +120,8 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
 }
 # What is imported before the clock begins.
 _MODULES = {
-    "shardmill": "reader",
+    "ids": "reader",
+    "segments": "reader",
     "dataset": "tensorflow",
     "memmap": "numpy",
     "mosaicml": "streaming",
@@ -121,7 +130,8 @@ _MODULES = {
 
 
 def _check(batch: Any) -> None:
-    tokens = batch[0]["tokens"] if isinstance(batch, tuple) else batch
+    inputs = batch[0] if isinstance(batch, tuple) else batch
+    tokens = inputs["tokens"] if isinstance(inputs, dict) else inputs
     if tuple(tokens.shape) not in ((BATCH, LENGTH), (BATCH, LENGTH - 1)):
         raise SystemExit(f"A batch is {tuple(tokens.shape)}, not {BATCH} sequences of {LENGTH}.")
 

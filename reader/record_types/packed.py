@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, transformed
 from reader.windows import WindowRows
-from shard_format import DamageError, ShardSetError
+from shard_format import DamageError, ShardSetError, UsageError
 from shard_format.example_parser import NumberLists
 
 FEATURES = ("tokens", "segments", "positions")
@@ -36,6 +37,8 @@ class PackedParser(Parser):
         targets: [batch, N - 1] int64, the tokens without the first.
         weights: [batch, N - 1] float32, 1 where the target is of the same document as its input,
             0 where it is padding or the first token of another one.
+    Without segments it is (tokens, targets); the tokens are in a dictionary where there are further
+    features.
 
     Attributes:
         tokens: Description of the ids.
@@ -43,6 +46,7 @@ class PackedParser(Parser):
         length: N.
         further: Features that are handed out with the inputs.
         augment: Name of the augmentation, which changes the inputs alone.
+        has_segments: Whether segments, positions and weights are handed out.
     """
 
     tokens: TokenInfo
@@ -50,6 +54,7 @@ class PackedParser(Parser):
     length: int
     further: FurtherFeatures
     augment: str
+    has_segments: bool
 
     @property
     @override
@@ -65,17 +70,39 @@ class PackedParser(Parser):
     @override
     def specs(self) -> Any:
         ids = ElementSpec((self.length - 1,), "int64")
-        inputs = dict.fromkeys(FEATURES, ids) | self.further.specs
-        return inputs, ids, ElementSpec(ids.shape, "float32")
+        sequences = dict.fromkeys(self.names, ids)
+        weights = ElementSpec(ids.shape, "float32") if self.has_segments else None
+        return self.element(sequences, self.further.specs, ids, weights)
 
     @property
     @override
     def targets(self) -> str:
         return "next_tokens"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features that make up the sequences."""
+        return FEATURES if self.has_segments else FEATURES[:1]
+
+    def element(
+        self, sequences: Mapping[str, Any], further: Mapping[str, Any], targets: Any, weights: Any
+    ) -> Any:
+        """A batch or an element in the structure of the output.
+
+        Args:
+            sequences: The inputs of each of the names.
+            further: Has the further features.
+            targets: The next tokens.
+            weights: Is left out where there are no segments.
+        """
+        inputs = {**sequences, **self.further.of(further)}
+        if self.has_segments:
+            return inputs, targets, weights
+        return (inputs if self.further.features else sequences["tokens"]), targets
+
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
-        sequences = {name: rows.numbers_of(name).values for name in FEATURES}
+        sequences = {name: rows.numbers_of(name).values for name in self.names}
         sequences = {name: ids.reshape(-1, self.length) for name, ids in sequences.items()}
         if self.augment != "none":
             inputs = sequences["tokens"][:, :-1]
@@ -89,11 +116,14 @@ class PackedParser(Parser):
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
         sequences, further = (joined(each, kept) for each in zip(*parts, strict=True))
-        segments = sequences["segments"]
-        same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
-        inputs = {name: sequences[name][:, :-1] for name in FEATURES}
+        inputs = {name: sequences[name][:, :-1] for name in self.names}
         inputs["tokens"] = sequences.get(_INPUTS, inputs["tokens"])
-        return inputs | further, sequences["tokens"][:, 1:], same.astype(np.float32)
+        weights = None
+        if self.has_segments:
+            segments = sequences["segments"]
+            same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
+            weights = same.astype(np.float32)
+        return self.element(inputs, further, sequences["tokens"][:, 1:], weights)
 
 
 def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
@@ -113,9 +143,15 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
             f"The index of packed sequences has no column {PADDING!r}, only "
             f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
+    if not options.segments and options.augment != "none":
+        raise UsageError(
+            f"augment={options.augment!r} needs the segments of {split.root}, which tell padding "
+            "from tokens, and segments=False does not read them. Leave one of them out."
+        )
     padding = _count_padding(split)
     positions = split.geometry.records * length
     further = find_further(split, options, FEATURES)
+    names = FEATURES if options.segments else FEATURES[:1]
     return PackedParser(
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
@@ -127,9 +163,10 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         ),
         vocabulary=vocabulary,
         length=length,
-        features=(*(split.schema[name] for name in FEATURES), *further.features),
+        features=(*(split.schema[name] for name in names), *further.features),
         further=further,
         augment=options.augment,
+        has_segments=options.segments,
     )
 
 

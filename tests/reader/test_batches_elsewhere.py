@@ -57,6 +57,7 @@ def same(found: Any, expected: Any) -> bool:
         "tokens",
         "ragged",
         "packed",
+        "no segments",
     ]
 )
 def stream(request: pytest.FixtureRequest) -> reader.Stream:
@@ -72,7 +73,7 @@ def stream(request: pytest.FixtureRequest) -> reader.Stream:
         train=[(f"Größe {number}", number % 2) for number in range(9)]
     )
     make["tokens"] = make["ragged"] = lambda: request.getfixturevalue("token_set")(train=TOKENS)
-    make["packed"] = lambda: request.getfixturevalue("packed_set")(
+    make["packed"] = make["no segments"] = lambda: request.getfixturevalue("packed_set")(
         6, train=[[[1, 2, 3], [4, 5]], [[6, 7, 8, 9, 10, 11]], [[1, 2]]]
     )
     options: dict[str, Any] = {"batch_size": 2, "epochs": 2}
@@ -82,6 +83,8 @@ def stream(request: pytest.FixtureRequest) -> reader.Stream:
         options |= {"decode": False, "batch_size": 4}
     if request.param == "floats":
         options["dtype"] = "float32"
+    if request.param == "no segments":
+        options["segments"] = False
     if request.param == "ragged":
         options["pad"] = "none"
     return reader.load(make[request.param](), **options)

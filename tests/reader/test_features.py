@@ -127,6 +127,13 @@ def test_features_come_with_their_records(make: Any, kind: str) -> None:
         assert all(tf.nest.flatten(same))
 
 
+def test_features_come_with_token_ids_alone(make: Any) -> None:
+    options = options_of("packed", epochs=1, segments=False, augment="none")
+    for inputs, targets in reader.load(make("packed"), **options).numpy():
+        assert set(inputs) == {"tokens", *ASKED}
+        assert targets[:, 0].tolist() == [year - 1900 for year in inputs["year"].tolist()]
+
+
 @pytest.mark.parametrize("kind", ["image", "text"])
 def test_batches_of_keras(make: Any, kind: str) -> None:
     stream = reader.load(make(kind), **options_of(kind, epochs=1, remainder="pad"))

@@ -244,6 +244,28 @@ def test_packed_inputs_are_hidden_and_targets_are_not(packed_set: MakeSet) -> No
         reader.load(directory, batch_size=20, augment="strong")
 
 
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_without_segments_there_are_ids_and_next_ids_alone(
+    packed_set: MakeSet, remainder: str
+) -> None:
+    directory = packed_set(6, train=[[[n, n + 1, 3], [4, 5]] for n in range(1, 6)])
+    options: dict[str, Any] = {"batch_size": 2, "epochs": 1, "remainder": remainder}
+    whole = reader.load(directory, **options).numpy()
+    stream = reader.load(directory, segments=False, **options)
+    steps = stream.steps_per_epoch
+    for (inputs, targets, _), own, graph in zip(
+        whole, stream.numpy(), stream.numbered(0, 0, steps), strict=True
+    ):
+        assert np.array_equal(own[0], inputs["tokens"]) and np.array_equal(own[1], targets)
+        assert len(own) == len(graph) == 2 + (remainder == "pad")
+        assert all(map(_equal, own, graph))
+    assert stream.info.targets == "next_tokens"
+
+
+def _equal(array: Any, tensor: Any) -> bool:
+    return np.array_equal(array, tensor.numpy()) and array.dtype == tensor.dtype.as_numpy_dtype
+
+
 def test_keras_fits_a_language_model(packed_set: MakeSet) -> None:
     import keras
 

@@ -53,6 +53,12 @@ MakeSet = Callable[..., Path]
         ("tokens", {"synonyms": "x"}, "synonyms have no effect with augment='none'"),
         ("packed", {"max_tokens": 8}, "max_tokens=8 does not apply to packed sequences .* --pack'"),
         ("packed", {"buckets": 2}, "buckets=2 does not apply to packed sequences .* for token ids"),
+        ("tokens", {"segments": False}, "segments=False does not apply to token ids .* for packed"),
+        (
+            "packed",
+            {"segments": False, "augment": "standard"},
+            "augment='standard' needs the segments of .*, and segments=False does not read them",
+        ),
     ],
 )
 def test_options_of_other_sets_are_refused(

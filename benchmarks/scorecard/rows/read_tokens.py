@@ -32,7 +32,8 @@ _DATASETS = "https://huggingface.co/docs/datasets/use_with_pytorch"
 _MEMMAP = "https://github.com/karpathy/nanoGPT/blob/master/train.py"
 # (name, whose, key in benchmarks.subjects.token_read, form of the set, page that it follows)
 _SUBJECTS = (
-    ("shardmill, NumPy", OURS, "shardmill", "shardmill", ""),
+    ("shardmill, NumPy", OURS, "ids", "shardmill", ""),
+    ("shardmill, NumPy, with segments", OURS, "segments", "shardmill", ""),
     ("shardmill, dataset", OURS, "dataset", "shardmill", ""),
     ("array on the disk, by hand", "memmap", "memmap", "memmap", _MEMMAP),
     ("MosaicML Streaming", "MosaicML Streaming", "mosaicml", "mosaicml", _MOSAICML),
@@ -94,8 +95,8 @@ READ_TOKENS = Row(
     """
 Sequences of 1,025 token ids (documents packed end to end, a vocabulary of 8,000) become batches of
 64, shuffled, one epoch after the other, with as many threads or worker processes as there are
-cores. The others hand out the ids alone. shardmill also hands out, for every token, its document
-and its place in it, and weights of 0 where the next token belongs to another document, checks every
+cores, as ids alone. "with segments" also hands out, for every token, its document and its place in
+it, and weights of 0 where the next token belongs to another document. shardmill checks every
 record's checksum, and knows where it is. The array on the disk is what training scripts index by
 hand; it copies rows out of the page cache, and does nothing else.
 """,

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from reader.graph.features import further_specs
 from reader.graph.record_types.base import BatchParser
-from reader.record_types.packed import FEATURES, PackedParser
+from reader.record_types.packed import PackedParser
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 
 
@@ -20,11 +20,7 @@ class GraphPackedParser(BatchParser):
 
     Input: tf.train.Examples with tokens, segments (1, 2, ... for each document, 0 where there is
     none) and positions (within the document), [N] each.
-    Output: (inputs, targets, weights), the next token being the target at every position:
-        inputs: {"tokens", "segments", "positions"}, each [batch, N - 1] int64, without the last.
-        targets: [batch, N - 1] int64, the tokens without the first.
-        weights: [batch, N - 1] float32, 1 where the target is of the same document as its input,
-            0 where it is padding or the first token of another one.
+    Output: as described in `PackedParser`.
 
     Attributes:
         like: The parser in NumPy that gives the same batches.
@@ -36,26 +32,22 @@ class GraphPackedParser(BatchParser):
 
     @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        wanted = {name: tf.io.FixedLenFeature([self.like.length], tf.int64) for name in FEATURES}
+        names, length = self.like.names, self.like.length
+        wanted = {name: tf.io.FixedLenFeature([length], tf.int64) for name in names}
         parsed = tf.io.parse_example(serialized, wanted | further_specs(self.like.further))
-        tokens, segments = parsed["tokens"], parsed["segments"]
-        inputs = tokens[:, :-1]
+        sequences = {name: parsed[name][:, :-1] for name in names}
         for number, transform in enumerate(self.transforms):
+            inputs = sequences["tokens"]
             rows = tf.RaggedTensor.from_tensor(inputs, row_splits_dtype=tf.int64)
             rows = transform(rows, keys, number, self.like.vocabulary)
             masked = tf.reshape(rows.flat_values, tf.shape(inputs))
-            inputs = tf.where(segments[:, :-1] > 0, masked, inputs)
-        same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
-        return (
-            {
-                "tokens": inputs,
-                "segments": segments[:, :-1],
-                "positions": parsed["positions"][:, :-1],
-                **self.like.further.of(parsed),
-            },
-            tokens[:, 1:],
-            tf.cast(same, tf.float32),
-        )
+            sequences["tokens"] = tf.where(sequences["segments"] > 0, masked, inputs)
+        weights = None
+        if self.like.has_segments:
+            segments = parsed["segments"]
+            same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
+            weights = tf.cast(same, tf.float32)
+        return self.like.element(sequences, parsed, parsed["tokens"][:, 1:], weights)
 
 
 def packed_parser(parser: PackedParser) -> GraphPackedParser:
