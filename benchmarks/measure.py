@@ -89,7 +89,7 @@ def run(
     python: str = sys.executable,
     worktree: Path | None = None,
     variables: Mapping[str, str] | None = None,
-    sample_seconds: float = 0.1,
+    sample_seconds: float = 0.5,
     most_seconds: float = 3600,
 ) -> Run:
     """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`.
@@ -100,7 +100,8 @@ def run(
         python: Interpreter, for subjects with an environment of their own.
         worktree: Version of this repository whose packages are measured; this one if None.
         variables: Further environment variables.
-        sample_seconds: Time between two samples of memory. A sample takes milliseconds of a core.
+        sample_seconds: Time between two samples of memory. A sample of many pages takes
+            milliseconds of a core, and stops the process meanwhile.
         most_seconds: Time after which a subject that hangs is killed.
 
     Raises:

@@ -167,8 +167,13 @@ def _pages(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((peer, page) for peer, page in pairs if page)
 
 
-def overview_table(results: Mapping[str, Any]) -> str:
-    """One line for each row: shardmill, the best peer, and how they compare."""
+def overview_table(results: Mapping[str, Any], link: str = "") -> str:
+    """One line for each row: shardmill, the best peer, and how they compare.
+
+    Args:
+        results: Those of the scorecard.
+        link: The page with the rows, where it is another one.
+    """
     lines = [["job", "", "shardmill", "best peer", "shardmill is"]]
     for name, row in ROWS.items():
         if name not in results:
@@ -180,7 +185,7 @@ def overview_table(results: Mapping[str, Any]) -> str:
         best = subjects[own.best]
         lines.append(
             [
-                f"[{row.title}](docs/scorecard.md#{name})",
+                f"[{row.title}]({link}#{name})",
                 first.name,
                 written(first, _median(subjects[own.ours], first)),
                 f"{written(first, _median(best, first))}, {own.best}",
@@ -193,7 +198,7 @@ def overview_table(results: Mapping[str, Any]) -> str:
 def in_readme(text: str, results: Mapping[str, Any]) -> str:
     """README.md with the table of these results."""
     begin, end = _MARKS
-    inner = f"{begin}\n{overview_table(results)}\n{end}"
+    inner = f"{begin}\n{overview_table(results, 'docs/scorecard.md')}\n{end}"
     return re.sub(f"{begin}.*?{end}", lambda _: inner, text, flags=re.DOTALL)
 
 
@@ -209,7 +214,8 @@ def chart(row: Row, result: Mapping[str, Any]) -> str:
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
-    mpl.rcParams |= {"svg.hashsalt": row.name, "font.size": 9}  # the same bytes every time
+    # The same bytes every time, and text as text.
+    mpl.rcParams |= {"svg.hashsalt": row.name, "svg.fonttype": "none", "font.size": 9}
     first, names = row.columns[0], ranked(row, result)[::-1]
     figures = {name: result["subjects"][name]["figures"][first.name] for name in names}
     names = [name for name in names if "low" in figures[name]]

@@ -36,13 +36,13 @@ def by_kernels(path: str) -> bytes:
 
 
 def by_pillow(path: str) -> bytes:
-    """The same by Pillow, whose box filter is the area filter of OpenCV."""
+    """The same by Pillow, with the filter that it uses where none is named."""
     from PIL import Image
 
     image = Image.open(path).convert("RGB")
     shorter, buffer = min(image.size), io.BytesIO()
     width, height = (round(side * SIDE / shorter) for side in image.size)
-    image.resize((width, height), Image.Resampling.BOX).save(buffer, "JPEG", quality=QUALITY)
+    image.resize((width, height), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
+import simplejpeg
 
+from beam_jobs.images.encode import encode_jpeg
+from beam_jobs.images.resize import parse_resize, resize_image
 from benchmarks.measure import Run
 from benchmarks.peers import environments
 from benchmarks.scorecard import page, taking_turns
 from benchmarks.scorecard.row import Bench, Column, Row, Subject, rate_columns
 from benchmarks.scorecard.rows import ROWS
+from benchmarks.subjects import photo_kernels
 
 
 class Runs:
@@ -131,6 +136,40 @@ def test_results_are_json_and_name_their_commands(bench):
     assert run["command"] == "python -m peer"
     assert Run(**run) == dataclasses.replace(Runs(100)(), command="python -m peer")
     assert {"commit", "date", "machine", "versions", "command"} <= set(result)
+
+
+def test_peers_have_the_kernels_of_shardmill(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (534, 400, 3), np.uint8)
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(photo_kernels.encoded(pixels))
+    decoded = simplejpeg.decode_jpeg(file.read_bytes())
+    resize = parse_resize(f"shorter:{photo_kernels.SIDE}", resize_filter="sharp")
+    expected = resize_image(decoded, resize, max_pixels=1 << 30)
+    assert np.array_equal(photo_kernels.resized(file), expected)
+    assert photo_kernels.encoded(expected) == encode_jpeg(expected, photo_kernels.QUALITY)
+
+
+def test_pages_are_those_of_the_results(repository):
+    results = json.loads(page.RESULTS.read_text())
+    assert list(results) == list(ROWS), "every row was measured"
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(results)
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert "](docs/scorecard.md#photographs)" in readme
+    assert readme == page.in_readme(readme, results)
+    charts = {path.stem: path for path in (repository / "docs" / "scorecard").glob("*.svg")}
+    assert set(charts) == {name for name, row in ROWS.items() if page.has_chart(row)}
+    for name, path in charts.items():
+        assert path.read_text(encoding="utf-8") == page.chart(ROWS[name], results[name])
+
+
+def test_every_run_of_the_results_names_its_command():
+    results = json.loads(page.RESULTS.read_text())
+    for name, result in results.items():
+        assert f"--only {name}" in result["command"] or "--only" not in result["command"]
+        for subject in result["subjects"].values():
+            commands = [run["command"] for run in subject["runs"]]
+            assert all("benchmarks." in command for command in commands)
+            assert len(commands) >= min(5, ROWS[name].turns)
 
 
 @pytest.mark.proof

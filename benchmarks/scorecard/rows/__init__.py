@@ -10,14 +10,14 @@ from benchmarks.scorecard.rows.mixing import MIXING
 from benchmarks.scorecard.rows.peak_memory import MEMORY
 from benchmarks.scorecard.rows.planted_copies import PLANTED_COPIES
 from benchmarks.scorecard.rows.preprocess_images import PHOTOGRAPHS
-from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_WEB
+from benchmarks.scorecard.rows.preprocess_texts import DOCUMENTS, DOCUMENTS_NEAR, DOCUMENTS_WEB
 from benchmarks.scorecard.rows.read_images import READ, READ_COLD, READ_TFDS
 from benchmarks.scorecard.rows.read_remote import READ_REMOTE
 from benchmarks.scorecard.rows.read_tokens import READ_TOKENS
 from benchmarks.scorecard.rows.resume import RESUME, RESUME_LARGE
 
 _ALL = (
-    *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_WEB),
+    *(PHOTOGRAPHS, DOCUMENTS, DOCUMENTS_NEAR, DOCUMENTS_WEB),
     *(READ, READ_COLD, READ_TFDS, READ_REMOTE, READ_TOKENS),
     *(RESUME, RESUME_LARGE, MIXING),
     *(DLIO_RESNET50, DLIO_COSMOFLOW, DLIO_BERT),

@@ -75,7 +75,6 @@ def _feed(bench: Bench, workload: str, loader: str, form: str) -> Run:
         json.dumps(bench.is_small),
         python=bench.python("dlio"),
         variables=_variables(bench),
-        sample_seconds=0.5,
     )
 
 

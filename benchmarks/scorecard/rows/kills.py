@@ -21,7 +21,7 @@ from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail
 from benchmarks.scorecard.rows.preprocess_images import IMAGE_OPTIONS, PEERS, TFDS_PAGE
 from benchmarks.subjects.output import KEEP
 
-_COUNT, _SMALL_COUNT = 8400, 256
+_COUNT, _SMALL_COUNT = 2100, 256
 _MOMENTS = (0.4, 0.7, 0.9)  # of the time of a build that is not killed
 
 
@@ -155,4 +155,5 @@ of the set are counted.
         Column("records twice", detail("twice")),
     ),
     _subjects,
+    turns=2,
 )

@@ -17,7 +17,6 @@ _COUNT, _SECONDS = 8400, 4.0
 _SMALL_COUNT, _SMALL_SECONDS = 640, 0.1
 _TAR_BYTES, _SMALL_TAR_BYTES = 64 << 20, 1 << 20
 _BLOCK_BYTES = 4 << 20
-_SAMPLE_SECONDS = 0.5  # a reader grows slowly, and each sample of its many pages takes CPU time
 
 _TASK = """
 Images with a shorter side of 256 pixels as JPEG of quality 90 (collages of photographs, 21 kB each)
@@ -158,7 +157,6 @@ def _read(bench: Bench, state: str, form: str, module: str, arguments: tuple[str
         _SMALL_SECONDS if bench.is_small else _SECONDS,
         rest,
         python=sys.executable if form == "shardmill" else bench.python("readers"),
-        sample_seconds=_SAMPLE_SECONDS,
     )
 
 
@@ -166,7 +164,7 @@ def read(folder: Path, seconds: float, worktree: Path | None = None) -> Run:
     """Runs shardmill's reader with its defaults on files that are in memory."""
     fill(folder)
     arguments = (folder, "dataset", "window", "off", seconds)
-    return run("shardmill_read", *arguments, worktree=worktree, sample_seconds=_SAMPLE_SECONDS)
+    return run("shardmill_read", *arguments, worktree=worktree)
 
 
 def _evict(folder: Path) -> None:

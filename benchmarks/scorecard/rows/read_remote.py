@@ -44,7 +44,6 @@ def _read(bench: Bench, library: str) -> Run:
                 served / "cache",
                 python=sys.executable if library == "shardmill" else bench.python("readers"),
                 variables=dict(between.server.environment),
-                sample_seconds=0.5,
             )
             counts = between.counts()
             done.details["requests"] = sum(counts.kinds.values())

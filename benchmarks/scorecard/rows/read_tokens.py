@@ -81,7 +81,6 @@ def _read(bench: Bench, library: str, form: str) -> Run:
         folder,
         _SMALL_SECONDS if bench.is_small else _SECONDS,
         python=sys.executable if form in _OWN_FORMS else bench.python("readers"),
-        sample_seconds=0.5,
     )
 
 
