@@ -38,6 +38,7 @@ def main() -> None:
     for name in () if chosen.pages else chosen.only or ROWS:
         results[name] = measure_row(ROWS[name], bench, chosen.turns, chosen.subject)
         print(f"\n{ROWS[name].title}\n{table(ROWS[name], results[name])}", flush=True)
+        results = {name: results[name] for name in ROWS if name in results}
         if is_whole:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     if is_whole:
