@@ -113,6 +113,7 @@ def measure_epoch(open_stream: Callable[[], Any]) -> None:
 
 def _end() -> NoReturn:
     """Ends the process: threads and children that read ahead would take seconds, and CPU time."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # PyTorch's handler would raise of lost workers
     for process in [*_processes()][1:]:
         with contextlib.suppress(OSError):
             os.kill(int(process.name), signal.SIGKILL)
