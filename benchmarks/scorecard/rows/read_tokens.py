@@ -101,4 +101,9 @@ hand; it copies rows out of the page cache, and does nothing else.
 """,
     (*rate_columns("sequences"), Column("start s", detail("start_seconds"), "less", 1)),
     _subjects,
+    behind="""
+Of the libraries it leads. The array has no checksums, no place to go on from in the middle of an
+epoch, and no order that several machines share; what a training script then lacks of these, it
+writes itself.
+""".strip(),
 )
