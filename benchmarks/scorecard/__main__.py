@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import HERE, parser
 from benchmarks.scorecard.page import RESULTS, table, write_pages
@@ -38,11 +39,17 @@ def main() -> None:
     for name in () if chosen.pages else chosen.only or ROWS:
         results[name] = measure_row(ROWS[name], bench, chosen.turns, chosen.subject)
         print(f"\n{ROWS[name].title}\n{table(ROWS[name], results[name])}", flush=True)
-        results = {name: results[name] for name in ROWS if name in results}
         if is_whole:
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            _write(results)
     if is_whole:
-        write_pages(results)
+        write_pages(_write(results))
+
+
+def _write(results: dict[str, Any]) -> dict[str, Any]:
+    """Writes the results, and returns them in the order of the rows."""
+    results = {name: results[name] for name in ROWS if name in results}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    return results
 
 
 def _help() -> str:

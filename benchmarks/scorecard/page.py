@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
 
-from benchmarks.measure import HERE
+from benchmarks.measure import HERE, Run
 from benchmarks.scorecard.row import OURS, Column, Row
 from benchmarks.scorecard.rows import ROWS
 from benchmarks.scorecard.taking_turns import written
@@ -31,8 +32,8 @@ class Standing(NamedTuple):
         ours: The best of shardmill's configurations, by the first column.
         best: The best of all peers; empty where none was measured.
         leads: Whether no peer is better.
-        ratio: How many times better shardmill is; below 1 where it does not lead, None where a
-            figure is 0 or no number.
+        ratio: How many times better shardmill is, the median of what it is in each turn; below 1
+            where it does not lead, None where a figure is 0 or no number.
     """
 
     ours: str
@@ -56,9 +57,12 @@ def standing(row: Row, result: Mapping[str, Any]) -> Standing:
     peer = best([name for name, own in subjects.items() if own["of"] not in ("", OURS)])
     if not peer:
         return Standing(ours, "", True, None)
-    own, other = (subjects[name]["figures"][first.name].get("ratio") for name in (ours, peer))
-    if own and other:
-        ratio = own / other if first.better == "more" else other / own
+    runs = ([Run(**one) for one in subjects[name]["runs"]] for name in (ours, peer))
+    pairs = [(first.value(own), first.value(other)) for own, other in zip(*runs, strict=False)]
+    numbers = [value for pair in pairs for value in pair]
+    if all(isinstance(value, (int, float)) and value for value in numbers):
+        ratio = statistics.median(own / other for own, other in pairs)
+        ratio = ratio if first.better == "more" else 1 / ratio
         return Standing(ours, peer, ratio >= 1, ratio)
     order = ranked(row, {"subjects": {name: subjects[name] for name in (ours, peer)}})
     is_equal = _median(subjects[ours], first) == _median(subjects[peer], first)
@@ -174,7 +178,7 @@ def overview_table(results: Mapping[str, Any], link: str = "") -> str:
         results: Those of the scorecard.
         link: The page with the rows, where it is another one.
     """
-    lines = [["job", "", "shardmill", "best peer", "shardmill is"]]
+    lines = [["job", "unit", "shardmill", "best peer", "times as good"]]
     for name, row in ROWS.items():
         if name not in results:
             continue
@@ -189,7 +193,7 @@ def overview_table(results: Mapping[str, Any], link: str = "") -> str:
                 first.name,
                 written(first, _median(subjects[own.ours], first)),
                 f"{written(first, _median(best, first))}, {own.best}",
-                "" if own.ratio is None else f"{own.ratio:.2f} times as good",
+                _ratio(own.ratio),
             ]
         )
     return _markdown(lines)
