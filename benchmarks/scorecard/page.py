@@ -231,6 +231,7 @@ def chart(row: Row, result: Mapping[str, Any]) -> str:
     ]
     colors = [_OURS_COLOR if o == OURS else _PEER_COLOR if o else _LIMIT_COLOR for o in owners]
     figure, axes = plt.subplots(figsize=(7.5, 0.6 + 0.27 * len(names)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.2)  # inches: fonts of pages may be wider
     axes.barh(names, medians, xerr=spread, color=colors, error_kw={"lw": 0.8}, height=0.7)
     axes.set_xlabel(first.name)
     axes.spines[["top", "right"]].set_visible(False)
