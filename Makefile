@@ -11,10 +11,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 # each would compile the whole product.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One process more than cores, because some tests wait for other processes.
+# One process more than cores, because some tests wait for other processes. One that crashes ends
+# the run, which may not end with another one in its place.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
-	--dist loadfile --no-loadscope-reorder
+	--dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: help venv demo test lint types layers pytest proofs engines test-engines interop docs format bench peers scorecard clean
 
@@ -48,7 +49,7 @@ layers: venv
 pytest: venv
 	$(PYTEST)
 
-proofs: venv  ## Run the long tests: more kills, options, services and examples, fresh installations (about 40 minutes).
+proofs: venv  ## Run the long tests: more kills, options, services and examples, fresh installations (two hours on two cores).
 	$(PYTEST) -m "proof or hypothesis and not engine and not interop" --hypothesis-profile proofs --timeout 1800
 
 engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
