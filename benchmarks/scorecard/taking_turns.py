@@ -60,7 +60,17 @@ def measure_row(row: Row, bench: Bench, turns: int, only: Sequence[str] = ()) ->
         there.values(), min([turns, *(len(kept.of(n)) for n in there if n not in failed)])
     )
     runs = {name: kept.of(name)[:turns] for name in there if name not in failed}
-    return about | {"subjects": _summary(row, there, runs), "failed": failed}
+    result = about | {"subjects": _summary(row, there, runs), "failed": failed}
+    return _without_places(result, bench)
+
+
+def _without_places(result: dict[str, Any], bench: Bench) -> dict[str, Any]:
+    """The results without the folders of this machine, which commands and errors name."""
+    text = json.dumps(result)
+    for place, word in ((bench.work, "WORK"), (bench.peers, "PEERS"), (HERE.parent, "REPOSITORY")):
+        text = text.replace(json.dumps(str(place))[1:-1], word)
+    cleaned: dict[str, Any] = json.loads(text)
+    return cleaned
 
 
 class _KeptRuns:

@@ -22,12 +22,12 @@ from benchmarks.subjects import photo_kernels
 class Runs:
     """A subject whose runs have given rates, one after the other."""
 
-    def __init__(self, *rates, fails=False):
+    def __init__(self, *rates, fails=""):
         self.rates, self.calls, self.fails = rates, 0, fails
 
     def __call__(self):
         if self.fails:
-            raise SystemExit("peer failed:\nno such thing")
+            raise SystemExit(f"peer failed:\n{self.fails}")
         rate = self.rates[self.calls % len(self.rates)]
         self.calls += 1
         return Run(int(rate * 2), 2.0, 4.0, 100.0, 90.0, {"place": "named"}, "python -m peer")
@@ -112,7 +112,7 @@ def test_runs_of_another_commit_are_not_taken(bench, monkeypatch):
 def test_a_peer_that_fails_is_named_and_the_others_are_measured(bench, capsys):
     subjects = [
         Subject("shardmill", "shardmill", Runs(100)),
-        Subject("peer", "Peer", Runs(fails=True)),
+        Subject("peer", "Peer", Runs(fails="no such thing")),
         Subject("absent", "Absent", Runs(1), "nowhere"),
     ]
     row = _row(lambda _: subjects)
@@ -121,6 +121,17 @@ def test_a_peer_that_fails_is_named_and_the_others_are_measured(bench, capsys):
     assert list(result["subjects"]) == ["shardmill"]
     assert "failed: no such thing" in page.table(row, result)
     assert "without absent, which 'make peers' installs" in capsys.readouterr().out
+
+
+def test_results_name_no_folder_of_this_machine(bench):
+    command = f"python -m peer {bench.work}/set"
+    subjects = [
+        Subject("shardmill", "shardmill", lambda: Run(1, 1.0, 1.0, 1.0, 1.0, {}, command)),
+        Subject("peer", "Peer", Runs(fails=str(bench.peers))),
+    ]
+    result = taking_turns.measure_row(_row(lambda _: subjects), bench, 1)
+    assert result["subjects"]["shardmill"]["runs"][0]["command"] == "python -m peer WORK/set"
+    assert str(bench.work) not in json.dumps(result)
 
 
 def test_figures_may_be_words(bench):
