@@ -212,7 +212,7 @@ twice. Caches below a virtual disk are not controlled.
 )
 READ_TFDS = Row(
     "read-tfds",
-    "the same by the clock of tfds.benchmark",
+    "read photographs, by the clock of tfds.benchmark",
     """
 The task of the row "read", for the programs whose batches are tensors of TensorFlow. Each reads for
 some seconds by the clock of the other rows, then as many batches by that of `tfds.benchmark`.

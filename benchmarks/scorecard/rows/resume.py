@@ -95,7 +95,7 @@ WebDataset has no state: it reads the records before the place again.
 )
 RESUME_LARGE = Row(
     "resume-large",
-    "the same of 12.8 million records",
+    "go on at 90 % of an epoch of 12.8 million records",
     """
 As above. WebDataset is left out: its tar files would have 13 GB.
 """,
