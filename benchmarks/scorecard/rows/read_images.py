@@ -202,7 +202,7 @@ READ = Row(
 )
 READ_COLD = Row(
     "read-cold",
-    "the same from the disk, first epoch",
+    "read photographs from the disk, first epoch",
     """
 As above, but the files are evicted from the page cache before every run, and no record is read
 twice. Caches below a virtual disk are not controlled.
