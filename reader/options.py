@@ -341,7 +341,7 @@ class ContentOptions:
         True,
         "Give the document of every token; False gives the ids and the next ones alone.",
         details="Segments, positions and weights are left out: for models that attend to all that "
-        "comes before, whatever document it is of.",
+        "comes before, whatever document it is of. Padding then counts as tokens.",
         kinds=("packed",),
     )
     synonyms: PathLike | None = option(

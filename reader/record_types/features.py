@@ -275,7 +275,7 @@ def find_further(split: OpenSplit, options: ReadOptions, own: tuple[str, ...]) -
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabeledParser(Parser):
-    """Parses records of one value, with labels and further features beside it.
+    """Parses records of one value, with their labels and further features.
 
     Output: (input, target), or the input alone where the set has no labels.
 

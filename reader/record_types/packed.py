@@ -46,7 +46,7 @@ class PackedParser(Parser):
         length: N.
         further: Features that are handed out with the inputs.
         augment: Name of the augmentation, which changes the inputs alone.
-        has_segments: Whether segments, positions and weights are handed out.
+        names: The features that make up the sequences: FEATURES, or the tokens alone.
     """
 
     tokens: TokenInfo
@@ -54,7 +54,7 @@ class PackedParser(Parser):
     length: int
     further: FurtherFeatures
     augment: str
-    has_segments: bool
+    names: tuple[str, ...]
 
     @property
     @override
@@ -80,9 +80,9 @@ class PackedParser(Parser):
         return "next_tokens"
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the features that make up the sequences."""
-        return FEATURES if self.has_segments else FEATURES[:1]
+    def has_segments(self) -> bool:
+        """Whether segments, positions and weights are handed out."""
+        return len(self.names) > 1
 
     def element(
         self, sequences: Mapping[str, Any], further: Mapping[str, Any], targets: Any, weights: Any
@@ -166,7 +166,7 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         features=(*(split.schema[name] for name in names), *further.features),
         further=further,
         augment=options.augment,
-        has_segments=options.segments,
+        names=names,
     )
 
 

@@ -65,6 +65,14 @@ def test_the_best_configurations_are_compared_and_baselines_are_no_peers(bench):
     assert not standing.leads and round(standing.ratio, 3) == 0.667
 
 
+def test_two_configurations_are_compared_turn_by_turn(bench):
+    runs = {"first": Runs(1), "best": Runs(90, 60, 30), "peer": Runs(30, 60, 50)}
+    subjects = [Subject(n, "P" if n == "peer" else "shardmill", run) for n, run in runs.items()]
+    row = _row(lambda _: subjects)
+    standing = page.standing(row, taking_turns.measure_row(row, bench, 3))
+    assert standing.ours == "best" and standing.ratio == 1  # of 3, 1 and 0.6; medians say 1.2
+
+
 def test_less_can_be_better(bench):
     columns = (Column("CPU ms each", lambda run: 1000 / run.cpu_rate, "less", 2),)
     subjects = [Subject("shardmill", "shardmill", Runs(50)), Subject("p", "P", Runs(25))]
