@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 HERE = Path(__file__).parent
+_MOST_SAID = 20_000  # characters of what a subject that failed printed
 _OURS = ("benchmarks", "tests")  # packages that are never those of another worktree
 
 
@@ -130,7 +131,7 @@ def run(
         peak_mib, private_mib = _watch(process, sample_seconds, most_seconds)
         output, errors = process.communicate()
     if process.returncode:
-        raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-3000:]}")
+        raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-_MOST_SAID:]}")
     printed = json.loads(output.splitlines()[-1])
     words = shlex.join(["python", *command])
     return Run(**printed, peak_mib=peak_mib, private_mib=private_mib, command=words)

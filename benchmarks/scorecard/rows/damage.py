@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import mmap
+import re
 import shutil
 import sys
 import tarfile
@@ -21,6 +22,7 @@ from shard_format import naming
 _COUNT, _SMALL_COUNT = 840, 64
 _EMPTY, _CUT = "empty.jpg", "cut.jpg"  # the names of damaged files
 _SAID = 90  # characters of a message that the table has
+_ERROR = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b.*:")
 
 
 def _damaged_corpus(bench: Bench) -> tuple[Path, int]:
@@ -50,7 +52,7 @@ def _build(bench: Bench, writer: Writer) -> Run:
     reports = error + "".join(_texts(out)) + "".join(_quarantined(out))
     details = {
         "kept": 100 * records / count,
-        "named": "yes" if all(name in reports for name in (_EMPTY, _CUT)) else "no",
+        "named": sum(name in reports for name in (_EMPTY, _CUT)),
         "says": _said(error),
     }
     return Run(count, build.seconds, build.cpu_seconds, 0, 0, details, build.command)
@@ -69,8 +71,10 @@ def _quarantined(out: Path) -> list[str]:
 
 
 def _said(error: str) -> str:
-    lines = [line for line in error.strip().splitlines() if line.strip()]
-    return lines[-1].replace("|", "/")[:_SAID] if lines else ""
+    """The last line that names an error, else the last one: other lines follow as processes end."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or [""])[-1].replace("|", "/")[:_SAID]
 
 
 def _sources(bench: Bench) -> list[Subject]:
@@ -156,12 +160,12 @@ DAMAGED_FILES = Row(
     """
 The job of the row "photographs" on a corpus that also has an empty file and one that ends early, by
 scripts that do not catch errors, as those of each documentation. "Kept" is the share of whole
-photographs that the set has then. "Named" says whether the message, or a file beside the set, has
-the names of both damaged files.
+photographs that the set has then. "Files named" says how many names of the two damaged files the
+message, or a file beside the set, has; who stops at the first can name one.
 """,
     (
         Column("kept, %", detail("kept"), "more", 1),
-        Column("named", detail("named")),
+        Column("files named, of 2", detail("named"), "more"),
         Column("what it says", detail("says")),
     ),
     _sources,
