@@ -70,13 +70,22 @@ class NumpyBatches:
         return iter(self._stream)
 
 
-def mapped(function: Callable[[Any], Any], batch: Any) -> Any:
-    """A batch with a function applied to each of its values."""
+def mapped(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+    """A batch with a function applied to each of its values.
+
+    Args:
+        function: Takes a value, and those in its place in the others.
+        batch: The batch.
+        others: Have the structure of the batch.
+    """
     if isinstance(batch, tuple):
-        return tuple(mapped(function, value) for value in batch)
+        return tuple(mapped(function, *values) for values in zip(batch, *others, strict=True))
     if isinstance(batch, dict):
-        return {name: mapped(function, value) for name, value in batch.items()}
-    return function(batch)
+        return {
+            name: mapped(function, value, *(other[name] for other in others))
+            for name, value in batch.items()
+        }
+    return function(batch, *others)
 
 
 def read_batches(dataset: tf.data.Dataset) -> Iterator[Any]:
@@ -102,7 +111,7 @@ def to_arrays(batch: Any) -> Any:
 
 def _to_array(value: Any) -> Any:
     if isinstance(value, tf.RaggedTensor):
-        values, splits = _to_array(value.flat_values), value.row_splits.numpy()
+        values, splits = _to_array(value.values), value.row_splits.numpy()
         return [values[begin:end] for begin, end in itertools.pairwise(splits)]
     if value.dtype == tf.string:
         return value.numpy()

@@ -374,7 +374,12 @@ def _likeness(opened: Opened) -> dict[str, Any]:
         "classes": list(info.labels.values()),
         "shapes of an element": info.element_shape,
         "element types": info.dtype,
-        "features": [manifest.schema[name] for name in info.features],
+        "features": [
+            one
+            for name in info.features
+            for one in manifest.schema.features
+            if one.name == name or one.name.startswith(f"{name}/")
+        ],
         "vocabulary sizes": info.tokens.vocabulary_size if info.tokens else None,
         "tokenizers": tokenizers,
     }

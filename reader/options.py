@@ -301,10 +301,20 @@ class ContentOptions:
     features: tuple[str, ...] = option(
         (),
         "Further features of every record to hand out with the batch.",
-        details='Names of the schema, such as ("caption",). The inputs of a batch are then a '
+        details='Names of the schema, such as ("caption",), or of a group of them, such as '
+        '"objects" of "objects/bbox" and "objects/label". The inputs of a batch are then a '
         'dictionary; see "Further features".',
         metavar="A,B,...",
         type=split_names,
+    )
+    list_size: int | None = option(
+        None,
+        "Values of every list among the further features; None gives each record its own number.",
+        details="Lists are then filled up with zeros (labels with -1), or cut, and there is a "
+        'count of the values of each record; see "Further features".',
+        metavar="N",
+        type=int,
+        limits=Limits(1, 1 << 20),
     )
     dtype: str = option(
         "uint8",

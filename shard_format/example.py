@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import DamageError, UsageError
+from shard_format.feature_values import flat_numbers, to_stored
 from shard_format.schema import Feature, Schema
 from shard_format.varints import pack_varints, unpack_varints
 
-Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
 Value = bytes | str | int | float | Sequence[bytes] | Sequence[int] | Sequence[float] | Numbers
 Values = list[bytes] | list[int] | list[float]
 
@@ -56,7 +58,12 @@ def encode_features(features: Sequence[Feature], values: Mapping[str, Value]) ->
                 f"An example has no value for feature {feature.name!r}, only for "
                 f"{', '.join(sorted(values)) or 'none'}. Add it to the record type."
             )
-        entries.append(_encode_entry(feature, values[feature.name]))
+        value = values[feature.name]
+        if feature.is_flat:
+            entries.append(_encode_entry(feature, value))
+            continue
+        parts = zip(feature.stored, to_stored(feature, value), strict=True)
+        entries += [_encode_entry(part, own) for part, own in parts]
     return b"".join(entries)
 
 
@@ -69,6 +76,8 @@ def _encode_entry(feature: Feature, value: Value) -> bytes:
     if feature.storage == "bytes_list" and isinstance(value, bytes | str):
         return _encode_bytes(feature.name, value if isinstance(value, bytes) else value.encode())
     items = [value] if isinstance(value, bytes | str | int | float) else value
+    if isinstance(items, np.ndarray):
+        items = flat_numbers(items)
     try:
         stored = _encode_list(feature.storage, items)
     except (TypeError, AttributeError, struct.error) as error:
@@ -100,10 +109,16 @@ def _encode_list(storage: str, items: Sequence[object] | Numbers) -> bytes:
     elif not len(items):
         content = b""  # an empty packed field is not written at all
     elif storage == "float_list":
-        content = delimited(FIELD_1, struct.pack(f"<{len(items)}f", *items))
+        content = delimited(FIELD_1, _encode_floats(items))
     else:
         content = delimited(FIELD_1, _encode_numbers(items))
     return delimited(STORAGE_TAG[storage], content)
+
+
+def _encode_floats(items: Sequence[object] | Numbers) -> bytes:
+    if isinstance(items, np.ndarray):
+        return items.astype("<f4").tobytes()
+    return struct.pack(f"<{len(items)}f", *items)
 
 
 def _encode_numbers(items: Sequence[object] | Numbers) -> bytes:
@@ -202,7 +217,7 @@ def _decode_numbers(packed: bytes) -> list[int]:
         return unpack_varints(packed).tolist()
     numbers, position = [], 0
     while position < len(packed):
-        number, position = _read_varint(packed, position)
+        number, position = read_varint(packed, position)
         numbers.append(_signed(number))
     return numbers
 
@@ -232,14 +247,14 @@ def message_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
     """
     position = 0
     while position < len(message):
-        tag, position = _read_varint(message, position)
+        tag, position = read_varint(message, position)
         wire_type = tag & 7
         if wire_type == 0:
-            number, position = _read_varint(message, position)
+            number, position = read_varint(message, position)
             yield tag, number
             continue
         if wire_type == 2:
-            size, position = _read_varint(message, position)
+            size, position = read_varint(message, position)
         elif wire_type in (1, 5):
             size = 8 if wire_type == 1 else 4
         else:
@@ -251,7 +266,13 @@ def message_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
         position += size
 
 
-def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+def read_varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The number at a position, and the position behind it.
+
+    Raises:
+        ValueError: It is longer than 64 bits.
+        IndexError: The message ends inside it.
+    """
     number = shift = 0
     while True:
         byte = message[position]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from shard_format.example import (
     encode_features,
     finish_example,
     message_fields,
+    read_varint,
 )
 from shard_format.schema import Feature
 from shard_format.varints import last_bytes, unpack_varints
@@ -156,7 +157,28 @@ class NumberLists:
         return values
 
 
-Column = ByteValues | NumberLists
+@dataclasses.dataclass(frozen=True)
+class ByteLists:
+    """Any number of values of bytes of each example.
+
+    Attributes:
+        values: [total], those of the first example first.
+        splits: [n + 1] int64; those of example i are [splits[i], splits[i + 1]).
+    """
+
+    values: ByteValues
+    splits: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def take(self, numbers: npt.NDArray[Any] | slice) -> ByteLists:
+        """Those of some examples, as `NumberLists.take`."""
+        begins, ends = self.splits[:-1][numbers], self.splits[1:][numbers]
+        return ByteLists(self.values.take(_ranges(begins, ends)), _splits(ends - begins))
+
+
+Column = ByteValues | ByteLists | NumberLists
 
 
 def parse_examples(examples: Examples, features: Sequence[Feature]) -> dict[str, Column]:
@@ -164,11 +186,12 @@ def parse_examples(examples: Examples, features: Sequence[Feature]) -> dict[str,
 
     Args:
         examples: At least one.
-        features: Those to read. One without a shape has one value, one of a fixed shape as many as
-            that holds.
+        features: Those to read, each flat. One without a shape has one value, one of a fixed shape
+            as many as that holds.
 
     Returns:
-        By the name of the feature a column [n]: where the value of bytes is, or the numbers.
+        By the name of the feature a column [n]: where a value or several of bytes are, or the
+        numbers.
 
     Raises:
         UnreadableExampleError: An example is damaged, lacks a feature, or has another number of
@@ -188,6 +211,11 @@ def parse_examples(examples: Examples, features: Sequence[Feature]) -> dict[str,
     return parsed
 
 
+def _is_single(feature: Feature) -> bool:
+    """Whether an example has one value of bytes."""
+    return feature.storage == "bytes_list" and not feature.dims
+
+
 def _encoded_anew(examples: Examples, numbers: Int64Array, features: Sequence[Feature]) -> Examples:
     """Some features of some examples, as `encode_features` writes them.
 
@@ -199,7 +227,7 @@ def _encoded_anew(examples: Examples, numbers: Int64Array, features: Sequence[Fe
         try:
             values = decode_example(bytes(examples[number]))
             for feature in features:
-                if feature.storage == "bytes_list" and len(values.get(feature.name, "1")) != 1:
+                if _is_single(feature) and len(values.get(feature.name, "1")) != 1:
                     count = len(values[feature.name])
                     raise UsageError(f"feature {feature.name!r} has {count} values, not 1")
             encoded.append(finish_example(encode_features(features, values)))
@@ -216,11 +244,14 @@ def _check_counts(feature: Feature, column: Column) -> None:
     Raises:
         UnreadableExampleError: Those of an example are not.
     """
-    if isinstance(column, ByteValues) or min(feature.shape, default=0) < 0:
+    if isinstance(column, ByteValues):
         return
-    counts, expected = np.diff(column.splits), math.prod(feature.shape)
-    wrong = np.flatnonzero(counts != expected)
+    shape = feature.dims if feature.storage == "bytes_list" else feature.shape
+    counts, row = np.diff(column.splits), math.prod(abs(size) for size in shape)
+    varies = -1 in shape
+    wrong = np.flatnonzero(counts % row if varies else counts != row)
     if len(wrong):
+        expected = f"a multiple of {row}" if varies else str(row)
         problem = f"feature {feature.name!r} has {counts[wrong[0]]} values, not {expected}"
         raise UnreadableExampleError(int(wrong[0]), problem)
 
@@ -233,6 +264,11 @@ def join_columns(columns: Sequence[Column]) -> Column:
         lists = [one for one in columns if isinstance(one, NumberLists)]
         counts = np.concatenate([np.diff(one.splits) for one in lists])
         return NumberLists(np.concatenate([one.values for one in lists]), _splits(counts))
+    if isinstance(columns[0], ByteLists):
+        listed = [one for one in columns if isinstance(one, ByteLists)]
+        counts = np.concatenate([np.diff(one.splits) for one in listed])
+        whole = join_columns([one.values for one in listed])
+        return ByteLists(cast(ByteValues, whole), _splits(counts))
     values = [one for one in columns if isinstance(one, ByteValues)]
     starts = _splits(np.array([len(one.data) for one in values]))
     return ByteValues(
@@ -323,14 +359,16 @@ def _parse_alike(
             cursor.valid &= cursor.end_of_field(tag) == end
             value = _Cursor(examples.data, cursor.at)
             whole = value.end_of_field(FIELD_1) == end
+            is_list = feature.storage == "bytes_list" and bool(feature.dims)
             if feature.storage == "float_list":
                 whole &= (end - value.at) % _FLOAT_BYTES == 0
             elif feature.storage == "int64_list":
                 whole &= examples.data.take(end - 1, mode="clip") < _MORE
             # Of numbers there may be none: the list is empty then.
             none = (cursor.at == end) & (feature.storage != "bytes_list")
-            cursor.valid &= (whole & value.valid) | none
-            places[feature.name] = np.where(none, end, value.at), end
+            cursor.valid &= is_list | (whole & value.valid) | none
+            at = cursor.at if is_list else np.where(none, end, value.at)
+            places[feature.name] = at, end
         cursor.at = end
     alike = cursor.valid & (cursor.at == examples.ends) & (not wanted)
     if wanted:
@@ -347,12 +385,40 @@ def _parse_alike(
 def _column(feature: Feature, data: Bytes, begins: Int64Array, ends: Int64Array) -> Column:
     """The column of a feature, from the places of packed numbers or of single values of bytes."""
     if feature.storage == "bytes_list":
+        if feature.dims:
+            return _byte_lists(data, begins, ends)
         return ByteValues(data, begins, ends)
     packed, splits = _gathered(data, begins, ends), _splits(ends - begins)
     if feature.storage == "float_list":
         return NumberLists(packed.view("<f4"), splits // _FLOAT_BYTES)
     last = last_bytes(packed)
     return NumberLists(unpack_varints(packed, last), np.searchsorted(last, splits))
+
+
+def _byte_lists(data: Bytes, begins: Int64Array, ends: Int64Array) -> ByteLists:
+    """The values of lists of bytes, each of which is a field of its own.
+
+    Raises:
+        ValueError: One is damaged.
+    """
+    view = data.data
+    firsts: list[int] = []
+    lasts: list[int] = []
+    counts = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        before, at = len(firsts), begin
+        while at < end:
+            if view[at] != FIELD_1 or at + 1 == end:
+                raise ValueError("a list has something else than values")
+            size, at = read_varint(view, at + 1)
+            if at + size > end:
+                raise ValueError("a value is longer than its list")
+            firsts.append(at)
+            at += size
+            lasts.append(at)
+        counts.append(len(firsts) - before)
+    places = (np.array(some, np.int64) for some in (firsts, lasts))
+    return ByteLists(ByteValues(data, *places), _splits(np.array(counts, np.int64)))
 
 
 def _gathered(data: Bytes, begins: Int64Array, ends: Int64Array) -> Bytes:

@@ -10,11 +10,26 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-KEPT_TYPES = {"text": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+from shard_format.schema import Feature
+
+KEPT_TYPES = {
+    "text": pa.string(),
+    "bool": pa.bool_(),
+    "uint8": pa.uint8(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+}
 """Type of the column by the kind of the feature."""
 
 TEXT_BYTES = 256
 """Bytes of a text that the index has; of a longer one as many whole characters as fit."""
+
+
+def is_in_index(feature: Feature) -> bool:
+    """Whether a kept column is in the index: it is one text or number."""
+    return feature.kind in KEPT_TYPES and not feature.shape
 
 
 def index_values(values: Sequence[str | int | float], kind: str) -> pa.Array:
@@ -22,7 +37,7 @@ def index_values(values: Sequence[str | int | float], kind: str) -> pa.Array:
 
     Args:
         values: [n], what the records have.
-        kind: The kind of the feature: "text", "int64" or "float32".
+        kind: The kind of the feature, a key of `KEPT_TYPES`.
     """
     if kind == "text":
         return pa.array([_beginning(str(value)) or None for value in values], KEPT_TYPES[kind])

@@ -13,7 +13,8 @@ from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format.damaged_records import Damage
 from shard_format.example import decode_example
-from shard_format.kept_columns import KEPT_TYPES, index_values
+from shard_format.feature_values import from_stored
+from shard_format.kept_columns import KEPT_TYPES, index_values, is_in_index
 from shard_format.manifest import Manifest
 from shard_format.schema import KEPT_IN_INDEX, Feature
 from shard_format.tfrecord import unframe
@@ -33,7 +34,8 @@ def kept_damages(
         file: Name of its file.
         shard: Name of the shard of the first row; None if there is none to compare with.
     """
-    kept = manifest.schema.kept if manifest.config.get(KEPT_IN_INDEX) else []
+    has_kept = manifest.config.get(KEPT_IN_INDEX)
+    kept = [one for one in manifest.schema.kept if has_kept and is_in_index(one)]
     for feature in kept:
         must = KEPT_TYPES[feature.kind]
         at = index.schema.get_field_index(feature.name)
@@ -61,5 +63,4 @@ def _records(shard: Place, rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _value(record: dict[str, Any], feature: Feature) -> Any:
-    value = record[feature.name][0]
-    return value.decode() if feature.kind == "text" else value
+    return from_stored(feature, [record[part.name] for part in feature.stored])

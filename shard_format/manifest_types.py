@@ -224,7 +224,7 @@ _split = object_of(
 
 _feature = object_of(
     {"name": text, "kind": text, "shape": list_of(integer)},
-    {"encoding": text, "class_names": list_of(text), "late": flag},
+    {"encoding": text, "class_names": list_of(text), "late": flag, "ragged": flag},
 )
 
 _ledger = object_of(

@@ -15,13 +15,12 @@ from typing import Any
 from typing_extensions import override
 
 from shard_format import naming
+from shard_format.features.base import described
 from shard_format.manifest import ShardInfo, SplitInfo
 from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
-_MODULE = "tensorflow_datasets.core.features"
 _INPUTS = ("image", "text", "tokens")  # of a model, in records with a label
-_TFDS_ENCODINGS = ("jpeg", "png")  # that its Image feature decodes
 
 
 def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> dict[str, bytes]:
@@ -30,25 +29,13 @@ def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> di
     An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
     """
     files = {
-        naming.FEATURES: _features(schema),
+        naming.FEATURES: _json(_features(schema)),
         naming.DATASET_INFO: _dataset_info(name, schema, splits),
     }
     for label in (feature for feature in schema.features if feature.kind == "class_label"):
         lines = "\n".join(map(_one_line, label.class_names)) + "\n"
         files[f"{label.name}{naming.LABELS_SUFFIX}"] = lines.encode()
     return files
-
-
-def _features(schema: Schema) -> bytes:
-    """The content of features.json."""
-    return _json(
-        {
-            "pythonClassName": f"{_MODULE}.features_dict.FeaturesDict",
-            "featuresDict": {
-                "features": {feature.name: _feature(feature) for feature in schema.features}
-            },
-        }
-    )
 
 
 def _dataset_info(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> bytes:
@@ -86,38 +73,42 @@ def _one_line(class_name: str) -> str:
     return r"\x20" * start + escaped[start:end] + r"\x20" * (len(escaped) - end)
 
 
+def _features(schema: Schema) -> dict[str, Any]:
+    """The features, in nested dictionaries."""
+    tree: dict[str, Any] = {}
+    for feature in schema.features:
+        *groups, last = schema.paths[feature.name]
+        inside = tree
+        for group in groups:
+            inside = inside.setdefault(group, _dictionary({}))["featuresDict"]["features"]
+        inside[last] = _feature(feature)
+    return _dictionary(tree)
+
+
+def _dictionary(features: dict[str, Any]) -> dict[str, Any]:
+    return described("features_dict", "FeaturesDict", featuresDict={"features": features})
+
+
 def _feature(feature: Feature) -> dict[str, Any]:
-    if feature.shape == (-1,):
-        return {
-            "pythonClassName": f"{_MODULE}.sequence_feature.Sequence",
-            "sequence": {
-                "feature": _feature(dataclasses.replace(feature, shape=())),
-                "length": "-1",  # any
-            },
-        }
-    if feature.kind == "image" and feature.encoding in _TFDS_ENCODINGS:
-        return {
-            "pythonClassName": f"{_MODULE}.image_feature.Image",
-            "image": {
-                "shape": {"dimensions": [str(size) for size in feature.shape]},
-                "dtype": "uint8",
-                "encodingFormat": feature.encoding,
-            },
-        }
-    if feature.kind == "class_label":
-        return {
-            "pythonClassName": f"{_MODULE}.class_label_feature.ClassLabel",
-            "classLabel": {"numClasses": str(len(feature.class_names))},
-        }
-    if feature.kind == "text":
-        return {"pythonClassName": f"{_MODULE}.text_feature.Text", "text": {}}
-    # An image that TFDS cannot decode is a string, as stored.
-    dtype = {"int64": "int64", "float32": "float32"}.get(feature.kind, "string")
-    dimensions = [str(size) for size in feature.shape] if feature.kind != "image" else []
-    return {
-        "pythonClassName": f"{_MODULE}.tensor_feature.Tensor",
-        "tensor": {"shape": {"dimensions": dimensions}, "dtype": dtype, "encoding": "none"},
-    }
+    if feature.ragged:
+        inner = dataclasses.replace(feature, shape=feature.shape[1:], ragged=False)
+        return _sequence(_feature(inner) if len(feature.dims) == 2 else _rows(inner), -1)
+    if feature.is_tensor_bytes:
+        return feature.type.tfds(feature.shape, "bytes", ())
+    if feature.dims and (feature.dims == (-1,) or not feature.type.makes_tensors):
+        return _rows(feature)
+    return feature.type.tfds(feature.shape, feature.encoding, feature.class_names)
+
+
+def _rows(feature: Feature) -> dict[str, Any]:
+    """A list along the first dimension."""
+    value = dataclasses.replace(feature, shape=feature.shape[1:])
+    return _sequence(_feature(value), feature.dims[0])
+
+
+def _sequence(feature: dict[str, Any], length: int) -> dict[str, Any]:
+    content = {"feature": feature, "length": str(length)}  # -1 is any
+    return described("sequence_feature", "Sequence", sequence=content)
 
 
 class _ShardLengths(list[str]):

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.corpus.kept_values import kept_from_json, kept_json
 from beam_jobs.corpus.record import WHOLE_FILE, ByteRange, Locator, SourceItem
 
 ITEM_SCHEMA = pa.schema(
@@ -46,7 +47,7 @@ def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:
         None if locator == WHOLE_FILE else orjson.dumps(locator, default=tuple)
         for locator in columns["locator"]
     ]
-    columns["kept"] = [orjson.dumps(kept) if kept else None for kept in columns["kept"]]
+    columns["kept"] = [kept_json(kept) if kept else None for kept in columns["kept"]]
     arrays = [pa.array(columns[field.name], field.type) for field in ITEM_SCHEMA]
     return pa.record_batch(arrays, schema=ITEM_SCHEMA)
 
@@ -69,7 +70,7 @@ def items_in(table: pa.Table | pa.RecordBatch) -> Iterator[SourceItem]:
         columns["locator"] = [
             WHOLE_FILE if one is None else _locator(orjson.loads(one)) for one in locators
         ]
-        columns["kept"] = [tuple(orjson.loads(one)) if one else () for one in kept]
+        columns["kept"] = [kept_from_json(one) if one else () for one in kept]
         yield from map(SourceItem, *columns.values())
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +27,7 @@ from beam_jobs.corpus.formats.lines import read_lines
 from beam_jobs.corpus.formats.parquet import ParquetFile
 from beam_jobs.corpus.formats.row_sizes import bounded
 from beam_jobs.corpus.item_table import row_batch
+from beam_jobs.corpus.kept_values import kept_from_json, kept_json
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
@@ -124,15 +124,17 @@ class LabelTable:
 
     def _united(self, rows: pa.Table) -> Annotations | Rejection:
         """What all rows of one path say together."""
-        said_by_row = [_annotations(row) for row in rows.to_pylist()]
-        if all(other == said_by_row[0] for other in said_by_row[1:]):
+        read = rows.to_pylist()
+        said_by_row = [_annotations(row) for row in read]
+        if all(other == read[0] for other in read[1:]):
             return said_by_row[0]
         for one in said_by_row:
             if isinstance(one, Rejection):
                 return one
         said = [one for one in said_by_row if isinstance(one, Annotations)]
         labels = {one.label for one in said if one.label is not None}
-        if self._options.multi_label and len({one[1:] for one in said}) == 1 and labels:
+        others = {(row["group"], row["split"], row["kept"]) for row in read}
+        if self._options.multi_label and len(others) == 1 and labels:
             names = itertools.chain.from_iterable(
                 label.split(LABEL_SEPARATOR) for label in labels if label
             )
@@ -145,7 +147,7 @@ class LabelTable:
 def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
     if row["reason"]:
         return Rejection(row["reason"], row["detail"])
-    return Annotations(row["label"], row["group"], row["split"], tuple(orjson.loads(row["kept"])))
+    return Annotations(row["label"], row["group"], row["split"], kept_from_json(row["kept"]))
 
 
 def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
@@ -207,7 +209,7 @@ def _row(
         annotations = reader.read(fields, class_names=names)
     except Rejection as rejection:
         return (key, None, None, None, b"[]", rejection.reason, rejection.detail)
-    return (key, *annotations[:3], orjson.dumps(annotations.kept), "", "")
+    return (key, *annotations[:3], kept_json(annotations.kept), "", "")
 
 
 def _key(value: Any) -> bytes:
@@ -251,7 +253,7 @@ class _Table:
 
     def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
         self._path = path
-        kept = {f"{use_of_kept(kind)} {name}": name for name, kind in reader.kept}
+        kept = {f"{use_of_kept(one)} {one.name}": one.name for one in reader.kept}
         self._columns = columns | kept
         self._wanted = sorted(set(self._columns.values()))
         with FileRange(os.fsencode(path)) as raw:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from beam_jobs.corpus.kept_values import kept_value
 from beam_jobs.corpus.names import (
     SPLIT_NAMES,
     join_labels,
@@ -26,11 +25,10 @@ from beam_jobs.options.values import (
     splits_are_given,
 )
 from foundation import storage
+from shard_format import Feature
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
-LABEL_KIND = "label"  # of the column of a further label, among the kept columns
 _NAME_SEPARATOR = "|"
-_LARGEST_INT64, _LARGEST_FLOAT32 = (1 << 63) - 1, 3.4028235e38
 NO_CLASS_NAMES: Mapping[str, Sequence[str]] = {}
 # The flag that names a column, by its use.
 COLUMN_FLAGS = {
@@ -42,9 +40,14 @@ COLUMN_FLAGS = {
 }
 
 
-def use_of_kept(kind: str) -> str:
-    """The key of COLUMN_FLAGS for a kept column of this kind."""
-    return "label" if kind == LABEL_KIND else "keep"
+def use_of_kept(feature: Feature) -> str:
+    """The key of COLUMN_FLAGS for a kept column."""
+    return "label" if feature.kind == "class_label" else "keep"
+
+
+def flag_of_kept(feature: Feature) -> str:
+    """The flag that names a kept column."""
+    return COLUMN_FLAGS[use_of_kept(feature)]
 
 
 def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
@@ -58,9 +61,9 @@ def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
     return {use: column for use, column in wanted.items() if column is not None}
 
 
-def kept_columns(options: PreprocessOptions) -> tuple[tuple[str, str], ...]:
-    """(name, kind) of the columns that are kept: of --keep-columns, then of further labels."""
-    labels = ((name, LABEL_KIND) for name in options.further_labels)
+def kept_columns(options: PreprocessOptions) -> tuple[Feature, ...]:
+    """The features of the columns that are kept: of --keep-columns, then further labels."""
+    labels = (Feature(name, "class_label") for name in options.further_labels)
     return (*parse_kept(options.keep_columns), *labels)
 
 
@@ -176,9 +179,9 @@ class AnnotationReader:
         if in_table and not options.no_labels:
             self.wanted["label"] = options.main_label or DEFAULT_LABEL
         self.kept = kept_columns(options) if reads else ()
-        further = [name for name, kind in self.kept if kind == LABEL_KIND]
+        further = [one.name for one in self.kept if one.kind == "class_label"]
         self.labels = (*(column for use, column in self.wanted.items() if use == "label"), *further)
-        kept_names = [name for name, _ in self.kept]
+        kept_names = [one.name for one in self.kept]
         self.columns = tuple(dict.fromkeys([*self.wanted.values(), *kept_names]))
 
     def read(
@@ -212,10 +215,10 @@ class AnnotationReader:
                 split = split_of(fields.get(wanted["split"]))
         if self.kept:
             kept = tuple(
-                self._further_label(fields, name, class_names)
-                if kind == LABEL_KIND
-                else kept_value(fields, name, kind)
-                for name, kind in self.kept
+                self._further_label(fields, one.name, class_names)
+                if one.kind == "class_label"
+                else kept_value(fields, one)
+                for one in self.kept
             )
         return Annotations(label, group, split, kept)
 
@@ -303,49 +306,3 @@ def split_of(value: Any) -> str | None:
         expected = ", ".join(SPLIT_NAMES)
         raise Rejection("no-split", f"the split column has {text!r}, which is none of {expected}")
     return split
-
-
-def kept_value(fields: Mapping[str, Any], name: str, kind: str) -> Any:
-    """The value of a kept column, as the feature of its kind.
-
-    Args:
-        fields: Values by column.
-        name: The column.
-        kind: "text", "int64" or "float32".
-
-    Raises:
-        Rejection: It has a value of another kind.
-    """
-    value = fields.get(name)
-    try:
-        if kind == "text":
-            return _as_text(value)
-        if isinstance(value, bytes):
-            value = value.decode()
-        if isinstance(value, str) and "_" in value:
-            raise ValueError  # Python would take "2020_01" for 202001
-        number = float(value) if kind == "float32" else _whole(value)  # type: ignore[arg-type]
-        if kind == "float32" and abs(number) > _LARGEST_FLOAT32 and abs(number) != float("inf"):
-            raise ValueError
-        return number
-    except (TypeError, ValueError, OverflowError):
-        raise Rejection(
-            "bad-value", f"the kept column {name!r} must hold {kind}, got {value!r:.80}"
-        ) from None
-
-
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return value.decode()
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    if number != (float(value) if isinstance(value, float) else number):
-        raise ValueError
-    if not -_LARGEST_INT64 - 1 <= number <= _LARGEST_INT64:
-        raise OverflowError
-    return number

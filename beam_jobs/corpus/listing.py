@@ -281,7 +281,7 @@ class CorpusListing:
         """
         columns = wanted_columns(self._options)
         columns.pop("label", None)
-        columns |= {name: name for name, _ in kept_columns(self._options)}
+        columns |= {one.name: one.name for one in kept_columns(self._options)}
         if (
             self._extractor.groups_members
             and columns

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from beam_jobs.corpus.discovery import find_files
-from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
+from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, flag_of_kept
 from beam_jobs.corpus.names import (
     Selection,
     has_archive_name,
@@ -225,7 +225,7 @@ def check_companions(
 def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
     """(flag, column) of each column that is read, but for one use."""
     wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items() if use != but]
-    return wanted + [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
+    return wanted + [(flag_of_kept(one), one.name) for one in reader.kept]
 
 
 def _sample(options: PreprocessOptions, extractor: RecordExtractor) -> CorpusSample | None:

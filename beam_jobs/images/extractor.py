@@ -13,7 +13,7 @@ from typing_extensions import override
 from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
-from beam_jobs.corpus.labels import COLUMN_FLAGS, kept_columns, use_of_kept
+from beam_jobs.corpus.labels import flag_of_kept, kept_columns
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
@@ -155,7 +155,7 @@ def _check_no_columns(options: ImageOptions) -> None:
     for flag, column in (
         ("--group-by", options.group_by),
         ("--split", split_column(options.split)),
-        *((COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in kept_columns(options)),
+        *((flag_of_kept(one), one.name) for one in kept_columns(options)),
     ):
         if column is not None:
             what = "IDX files" if options.source == "idx" else "class folders"
@@ -167,7 +167,8 @@ def _check_no_columns(options: ImageOptions) -> None:
 
 def _notes_on_pixels(options: ImageOptions) -> list[str]:
     """A note if kept columns seem to hold positions in images that are resized."""
-    names = [name for name, _ in parse_kept(options.keep_columns) if _OF_PIXELS.search(name)]
+    kept = (one.name for one in parse_kept(options.keep_columns) if one.type.is_number)
+    names = [name for name in kept if _OF_PIXELS.search(name)]
     if not names or options.resize == "none":
         return []
     return [

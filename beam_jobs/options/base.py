@@ -197,7 +197,9 @@ class PreprocessOptions:
     shard_size: str = option("128MiB", "Target size of a shard.", form=SIZE)
     keep_columns: str | None = option(
         None,
-        "Further columns to keep as features of the record, and in the index.",
+        "Further columns to keep as features of the record, and in the index: NAME is text, and "
+        "NAME:KIND a number (int64, float32, bool, ...), an image, bytes, or with sizes in "
+        "brackets a list or a tensor, as in boxes:float32[*,4].",
         "A,B,...",
         check=lambda flag, value: parse_kept(value),
         reading=7,
@@ -339,7 +341,7 @@ class PreprocessOptions:
         if self.multi_label and self.further_labels:
             self._refuse_pair("--multi-label", several, "needs one label column")
         for name in self.further_labels:
-            if name in dict(parse_kept(self.keep_columns)):
+            if name in {feature.name for feature in parse_kept(self.keep_columns)}:
                 self._refuse_pair("--keep-columns", several, f"names {name!r} too")
         self._check_pattern()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from foundation import storage
 from foundation.options import Form
@@ -11,6 +12,9 @@ from foundation.wording import did_you_mean, parse_size
 from shard_format import UsageError
 from shard_format.naming import LABELS_SUFFIX, check_name
 from shard_format.set_paths import is_in_set
+
+if TYPE_CHECKING:
+    from shard_format.schema import Feature
 
 MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
@@ -24,7 +28,7 @@ MOST_VOCABULARY = 1_000_000
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
 DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
-_KEPT_KINDS = ("text", "int64", "float32")
+_COMMA_IN_SHAPE = re.compile(r",(?=[^[\]]*\])")
 _MOST_NAME_BYTES = 200  # of a label, whose file is called NAME.labels.txt
 
 # --split without fractions: the corpus has its splits already.
@@ -247,28 +251,31 @@ def parse_trained(text: str) -> tuple[str, int]:
     return kind, size
 
 
-def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
-    """(column, kind of feature) of "author,year:int64"; the default kind is text.
+def parse_kept(text: str | None) -> tuple[Feature, ...]:
+    """The features of "author,year:int64,boxes:float32[*,4]"; the default kind is text.
 
     Raises:
-        UsageError: A kind is unknown, or a name is reserved.
+        UsageError: A form is none, a name is reserved, or one has the name of a part of another.
     """
+    if not text:
+        return ()
+    from shard_format.schema import Feature, Schema  # not for --help
+
     kept = []
-    for part in parse_names("--keep-columns", text) if text else ():
-        name, _, kind = part.rpartition(":") if ":" in part else (part, "", "text")
-        if kind not in _KEPT_KINDS or not name:
-            near = "" if kind in _KEPT_KINDS else did_you_mean(kind, _KEPT_KINDS)
+    for part in parse_names("--keep-columns", _COMMA_IN_SHAPE.sub(";", text)):
+        name, _, form = part.rpartition(":") if ":" in part else (part, "", "text")
+        if not name or form.startswith("class_label"):
             raise UsageError(
-                f"--keep-columns must be NAME or NAME:KIND with the kind text, int64 or float32, "
-                f"got {part!r}. {near}Write for instance author,year:int64."
+                f"--keep-columns must be NAME or NAME:KIND, got {part!r}. Write for instance "
+                "author,year:int64; --label-column A,B,... keeps further labels."
             )
         if name in RESERVED_FEATURES:
             raise UsageError(
                 f"--keep-columns {name!r} has the name of a feature that shardmill writes itself. "
                 "Leave it out, or rename the column."
             )
-        kept.append((name, kind))
-    return tuple(kept)
+        kept.append(Feature.parse(name, form.replace(";", ",")))
+    return Schema("", tuple(kept)).features
 
 
 def parse_labels(text: str) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from shard_format import (
     index_schema,
     label_column,
 )
-from shard_format.kept_columns import KEPT_TYPES
+from shard_format.kept_columns import KEPT_TYPES, is_in_index
 
 # Columns by which an index of several labels, or of packed sequences, is known as one.
 _RESERVED_COLUMNS = (LABELS_FIELD.name, "documents", "starts", "padding")
@@ -111,7 +111,7 @@ class RecordType(abc.ABC):
         ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
             kept records for which one is true, under its name.
         late_columns: Index columns, besides the main label, that sharding fills in.
-        kept_columns: Index columns of --keep-columns.
+        kept_columns: Index columns of --keep-columns: of those that are one number or text.
         plans_at_once: Whether `plan_changes` looks at all units.
         sample_bytes: Bytes of the sample that `prepare_shared_artifacts` reads, about; 0 for none.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
@@ -339,9 +339,9 @@ class SingleRecords(RecordType):
 
 def further_features(options: PreprocessOptions) -> tuple[Feature, ...]:
     """The features of --keep-columns, and the labels."""
-    kept = [Feature(name, kind) for name, kind in parse_kept(options.keep_columns)]
+    kept = parse_kept(options.keep_columns)
     if options.no_labels:
-        return tuple(kept)
+        return kept
     shape = (-1,) if options.multi_label else ()
     names = ("label", *options.further_labels)
     return (*kept, *(Feature(name, "class_label", shape, late=True) for name in names))
@@ -367,12 +367,12 @@ def kept_index_columns(
     """
     if not options.kept_in_index:
         return ()
-    kept = parse_kept(options.keep_columns)
+    kept = [one for one in parse_kept(options.keep_columns) if is_in_index(one)]
     taken = {*_RESERVED_COLUMNS, *index_schema(others).names}
-    for name, _ in kept:
-        if name in taken:
+    for feature in kept:
+        if feature.name in taken:
             raise UsageError(
-                f"--keep-columns {name!r} has the name of a column that the index of the set has "
-                "itself. Leave it out, or rename the column."
+                f"--keep-columns {feature.name!r} has the name of a column that the index of the "
+                "set has itself. Leave it out, or rename the column."
             )
-    return tuple(pa.field(name, KEPT_TYPES[kind]) for name, kind in kept)
+    return tuple(pa.field(one.name, KEPT_TYPES[one.kind]) for one in kept)

@@ -28,6 +28,7 @@ from shard_format import (
 )
 from shard_format.dropped import Refused, read_refused
 from shard_format.example import Values
+from shard_format.kept_columns import is_in_index
 
 
 class RecordLocation(NamedTuple):
@@ -104,17 +105,13 @@ class FinishedSet:
 
     @functools.cached_property
     def kept_columns(self) -> tuple[Feature, ...]:
-        """The features that --keep-columns added: scalars that no record type writes itself."""
-        written = {"id", "text"} if self.holds_text else {"id"}
-        if self.image is not None and self.image.encoding == "raw":
-            written |= {"height", "width"}
-        return tuple(
-            feature
-            for feature in self.manifest.schema.features
-            if feature.kind in ("text", "int64", "float32")
-            and not feature.shape
-            and feature.name not in written
-        )
+        """The features of one text or number that --keep-columns added."""
+        return tuple(one for one in self.manifest.schema.kept if is_in_index(one))
+
+    @functools.cached_property
+    def kept_lists(self) -> tuple[Feature, ...]:
+        """The other ones: lists, tensors, images and bytes."""
+        return tuple(one for one in self.manifest.schema.kept if not is_in_index(one))
 
     @functools.cached_property
     def labels(self) -> list[LabelClasses]:

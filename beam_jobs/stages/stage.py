@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import int64
-from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
+from beam_jobs.corpus.kept_values import kept_value
+from beam_jobs.corpus.labels import check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
     FILTER,
@@ -236,6 +237,7 @@ class UnitAtWork:
         self._record_type = record_type
         self._rejects = rejects
         self._kept = kept_columns(options)
+        self._indexed = {field.name for field in record_type.kept_columns}
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
@@ -295,15 +297,16 @@ class UnitAtWork:
             return
         self.noted.update(prepared.noted)
         values, further = dict(prepared.values), dict[str, Any]()
-        for number, (name, kind) in enumerate(self._kept):
+        for number, feature in enumerate(self._kept):
             kept = [record.annotations.kept[number] for record in records]
-            if kind == LABEL_KIND:
-                further[label_column(name)] = kept
-            else:
-                values[name] = kept
-                self.noted[f"empty {name}"] += kept.count("")
-                if self._record_type.kept_columns:
-                    further[kept_column(name)] = index_values(kept, kind)
+            if feature.kind == "class_label":
+                further[label_column(feature.name)] = kept
+                continue
+            values[feature.name] = kept
+            if feature.kind == "text" and not feature.shape:
+                self.noted[f"empty {feature.name}"] += kept.count("")
+            if feature.name in self._indexed:
+                further[kept_column(feature.name)] = index_values(kept, feature.kind)
         frames = encode_frames(self._record_type.staged_features, values, len(records))
         begins = self._frames.append(frames)
         ids = [record.record_id for record in records]
@@ -342,16 +345,12 @@ class UnitAtWork:
             Rejection: A kept column is to hold numbers, or a label is missing.
         """
         values = record.annotations.kept or (None,) * len(self._kept)
-        for (name, kind), value in zip(self._kept, values, strict=True):
-            if kind == LABEL_KIND and value is None:
-                raise Rejection("no-label", f"it has no {name!r}")
+        for feature, value in zip(self._kept, values, strict=True):
+            if feature.kind == "class_label" and value is None:
+                raise Rejection("no-label", f"it has no {feature.name!r}")
         if len(record.annotations.kept) == len(self._kept):
             return record
-        for name, kind in self._kept:
-            if kind != "text":
-                detail = f"the kept column {name!r} must hold {kind}, got a record without columns"
-                raise Rejection("bad-value", detail)
-        empty = ("",) * len(self._kept)
+        empty = tuple(kept_value({}, feature, "a record without columns") for feature in self._kept)
         return record._replace(annotations=record.annotations._replace(kept=empty))
 
     def _reject(

@@ -28,8 +28,8 @@ _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 _OPTIONS = (
     *("split", "generation", "where", "batch_size", "image_size", "max_tokens", "pad", "buckets"),
     *("augment", "label"),
-    *("features", "synonyms", "normalize", "shuffle", "cache", "cache_stage", "cache_dir"),
-    *("cache_limit", "on_corrupt"),
+    *("features", "list_size", "synonyms", "normalize", "shuffle", "cache", "cache_stage"),
+    *("cache_dir", "cache_limit", "on_corrupt"),
 )
 
 

@@ -25,7 +25,8 @@ import tensorflow as tf
 
 from reader.graph import order as graph_order
 from reader.graph.record_types.image import decoding_parser
-from reader.record_types.features import FurtherFeatures, TargetLabels
+from reader.record_types.features import TargetLabels
+from reader.record_types.further import FurtherFeatures
 from reader.record_types.image import ImageParser
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
 from reader.transforms.augmentation import Steps, find_transforms
@@ -147,7 +148,7 @@ class Pages:
             features=(image,),
             image=image,
             labels=TargetLabels({"label": Feature("label", "class_label", (), "", SUBJECTS)}),
-            further=FurtherFeatures(()),
+            further=FurtherFeatures(),
             steps=Steps(find_transforms(augment)),
             image_size=self.side,
             stored_size=(None, None),

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from shard_format import DamageError, Feature, Schema, ShardSetError, decode_example
+from shard_format.feature_values import from_stored
 
 Values = dict[str, Any]
-
-_NUMBERS = {"int64": np.int64, "class_label": np.int64, "float32": np.float32}
-_STORED = {"bytes_list": bytes, "int64_list": int, "float_list": float}
 
 
 class ExampleDecoder:
     """Decodes the records of one set.
 
     Input: a serialized tf.train.Example.
-    Output: a dictionary with every feature of the schema, in its order:
-        image: [height, width, 3] uint8, RGB; bytes as stored where images are not decoded.
+    Output: a dictionary with every feature of the schema, in its order; a "/" in names makes
+        dictionaries of their own:
+        image: [height, width, channels] uint8, RGB or gray; bytes as stored where images are not
+            decoded.
         text: str; bytes: bytes.
-        class_label, int64: int; [n] int64 where the schema gives a shape.
-        float32: float; [n] float32 where the schema gives a shape.
+        class_label: int; numbers: bool, int or float.
+        With a shape, an array of it; several texts or images are a list, as are lists of lists.
 
     Args:
         schema: Schema of the set.
@@ -35,7 +33,7 @@ class ExampleDecoder:
     """
 
     def __init__(self, schema: Schema, decode_images: bool, where: object) -> None:
-        self._features = schema.features
+        self._schema = schema
         self._image_decoders: dict[str, Callable[[bytes, Values], Any]] = {}
         if decode_images:
             images = [feature for feature in schema.features if feature.kind == "image"]
@@ -56,29 +54,50 @@ class ExampleDecoder:
         except DamageError as error:
             raise DamageError(f"Damaged record in {where}: {error}") from error
         values: Values = {}
-        for feature in self._features:
+        for feature in self._schema.features:
             try:
-                values[feature.name] = _value(feature, stored[feature.name])
+                parts = [stored[part.name] for part in feature.stored]
+                values[feature.name] = from_stored(feature, parts)
             except (KeyError, ValueError) as error:
                 raise DamageError(
                     f"Feature {feature.name!r} is not {feature.kind} of shape "
                     f"{list(feature.shape)}: found {_found(error)} in {where}. Build the set again."
                 ) from error
         for name, decode in self._image_decoders.items():
-            try:
-                values[name] = decode(values[name], values)
-            except (KeyError, ValueError) as error:
-                raise DamageError(
-                    f"{len(values[name])} bytes of feature {name!r} are not an image ({error}) in "
-                    f"{where}. Build the set again."
-                ) from error
-        return values
+            values[name] = self._decoded(decode, name, values, where)
+        return self._nested(values)
+
+    def _decoded(
+        self, decode: Callable[[bytes, Values], Any], name: str, values: Values, where: object
+    ) -> Any:
+        data = values[name]
+        several = data if isinstance(data, list) else [data]
+        try:
+            images = [decode(one, values) for one in several]
+        except (KeyError, ValueError) as error:
+            raise DamageError(
+                f"{sum(map(len, several))} bytes of feature {name!r} are not an image ({error}) in "
+                f"{where}. Build the set again."
+            ) from error
+        return images if several is data else images[0]
+
+    def _nested(self, values: Values) -> Values:
+        tree: Values = {}
+        for name, value in values.items():
+            *groups, last = self._schema.paths[name]
+            inside = tree
+            for group in groups:
+                inside = inside.setdefault(group, {})
+            inside[last] = value
+        return tree
 
 
 def _image_decoder(image: Feature, where: object) -> Callable[[bytes, Values], Any]:
     # Loaded here, so that sets of documents are read without OpenCV.
-    from reader.access.numpy_decoders import NUMPY_DECODERS
+    from reader.access.numpy_decoders import NUMPY_DECODERS, decode_unchanged
 
+    if not image.encoding:  # JPEG or PNG, with any channels
+        return lambda data, values: decode_unchanged(data)
     if image.encoding not in NUMPY_DECODERS:
         raise ShardSetError(
             f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {where}. Pass "
@@ -86,19 +105,6 @@ def _image_decoder(image: Feature, where: object) -> Callable[[bytes, Values], A
             f"{', '.join(NUMPY_DECODERS)}."
         )
     return NUMPY_DECODERS[image.encoding]
-
-
-def _value(feature: Feature, stored: Any) -> Any:
-    if not all(isinstance(item, _STORED[feature.storage]) for item in stored[:1]):
-        raise ValueError(f"{type(stored[0]).__name__}")
-    single = feature.kind == "image" or not feature.shape
-    if single and len(stored) != 1:
-        raise ValueError(f"{len(stored)} values")
-    if not single and feature.kind in _NUMBERS:
-        return np.array(stored, _NUMBERS[feature.kind]).reshape(feature.shape)
-    if feature.kind == "text":
-        stored = [item.decode() for item in stored]
-    return stored[0] if single else stored
 
 
 def _found(error: Exception) -> str:

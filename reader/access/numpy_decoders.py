@@ -34,6 +34,24 @@ def decode_with_opencv(data: bytes | memoryview, features: dict[str, Any]) -> Pi
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
 
 
+def decode_unchanged(data: bytes | memoryview) -> Pixels:
+    """[height, width, channels] uint8 of a JPEG or PNG with its own channels: a mask has one.
+
+    Raises:
+        ValueError: It is damaged, or has more than 8 bits a channel.
+    """
+    flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as error:
+        raise ValueError(error.err) from error
+    if pixels is None or pixels.dtype != np.uint8:
+        raise ValueError(f"an image of {getattr(pixels, 'dtype', 'no known encoding')}")
+    if pixels.ndim == 2:
+        return pixels[:, :, None]
+    return np.ascontiguousarray(pixels[:, :, [2, 1, 0, 3][: pixels.shape[2]]])
+
+
 def decode_raw(data: bytes | memoryview, features: dict[str, Any]) -> Pixels:
     """The pixels themselves, as a copy: an array over `bytes` could not be written to."""
     shape = (features["height"], features["width"], 3)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from reader.record_types.features import FurtherFeatures, TargetLabels
-from shard_format import Feature
+from reader.record_types.features import TargetLabels
+from reader.record_types.further import FurtherFeatures
+from shard_format import Feature, UsageError
 
-_DTYPES = {
-    "text": tf.string,
-    "int64": tf.int64,
-    "float32": tf.float32,
-    "class_label": tf.int64,
-}
+_STORED = {"bytes_list": tf.string, "int64_list": tf.int64, "float_list": tf.float32}
 
 
 def label_specs(labels: TargetLabels) -> dict[str, Any]:
@@ -24,11 +21,52 @@ def label_specs(labels: TargetLabels) -> dict[str, Any]:
 
 
 def further_specs(further: FurtherFeatures) -> dict[str, Any]:
-    """How tf.io.parse_example reads further features: each [n, *shape]."""
-    return {
-        feature.name: tf.io.FixedLenFeature(feature.shape, _DTYPES[feature.kind])
-        for feature in further.features
-    }
+    """How tf.io.parse_example reads further features.
+
+    Raises:
+        UsageError: Values differ in shape, which records that are parsed one by one cannot.
+    """
+    specs: dict[str, Any] = {}
+    for feature in further.features:
+        for part in feature.stored:
+            dtype = _STORED[part.storage]
+            if -1 not in feature.shape:
+                shape = part.dims if dtype == tf.string else part.shape
+                specs[part.name] = tf.io.FixedLenFeature(shape, dtype)
+            elif further.is_padded(feature) and not feature.is_tensor_bytes:
+                specs[part.name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+            else:
+                raise UsageError(
+                    f"The shape of feature {feature.name!r} varies by record, so that only batches "
+                    "made without TensorFlow hold it. Leave it out, leave out service, mixtures "
+                    "and transforms in TensorFlow, or pass list_size with a list."
+                )
+    return specs
+
+
+def further_values(further: FurtherFeatures, parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The further features of a batch, from all that was parsed, as `FurtherFeatures.values`."""
+    return further.nested({one.name: _value(further, one, parsed) for one in further.features})
+
+
+def _value(further: FurtherFeatures, feature: Feature, parsed: Mapping[str, Any]) -> Any:
+    value = parsed[feature.stored[-1].name]
+    dtype = tf.as_dtype(feature.type.dtype) if feature.type.is_number else tf.string
+    if feature.is_tensor_bytes:
+        return tf.reshape(tf.io.decode_raw(value, dtype), [-1, *feature.shape])
+    if not further.is_padded(feature):
+        return tf.cast(value, dtype) if feature.type.is_number else value
+    size, row = further.list_size, feature.shape[1:]
+    counts = value.row_lengths() // math.prod(row)
+    flat = tf.reshape(value.flat_values, [-1, *row])
+    rows = tf.RaggedTensor.from_row_lengths(flat, counts)
+    fill = (
+        tf.constant("")
+        if dtype == tf.string
+        else tf.cast(-(feature.kind == "class_label"), flat.dtype)
+    )
+    filled = rows.to_tensor(fill, shape=[None, size, *row])
+    return filled if dtype == tf.string else tf.cast(filled, dtype), tf.minimum(counts, size)
 
 
 def batch_targets(labels: TargetLabels, parsed: Mapping[str, Any]) -> Any:

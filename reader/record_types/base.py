@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,13 +50,16 @@ class ElementSpec:
     Attributes:
         shape: Shape of the value; None where a side varies by batch.
         dtype: Element type; "string" of texts, which are bytes in NumPy.
-        is_ragged: Whether values of a batch have lengths of their own: a list in NumPy. Those of
-            uint8 are the bytes of images, strings in TensorFlow.
+        lists: How many lists are around the arrays of a batch in NumPy: 0 where the batch is an
+            array, 1 where each record has an array of its own shape, 2 where it has a list of
+            arrays. TensorFlow has ragged tensors there.
+        is_encoded: Whether arrays are the bytes of images: strings in TensorFlow.
     """
 
     shape: tuple[int | None, ...]
     dtype: str
-    is_ragged: bool = False
+    lists: int = 0
+    is_encoded: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +151,7 @@ class Parser(abc.ABC):
 
 
 def joined(parts: Sequence[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
-    """The values of all parts, or dictionaries of them, without those that are left out.
+    """The values of all parts: arrays, lists, or dictionaries; without what is left out.
 
     Gives None where the parts are None.
     """
@@ -155,5 +159,8 @@ def joined(parts: Sequence[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
         return None
     if isinstance(parts[0], dict):
         return {name: joined([part[name] for part in parts], kept) for name in parts[0]}
+    if isinstance(parts[0], list):
+        values = list(itertools.chain.from_iterable(parts))
+        return values if kept is None else list(itertools.compress(values, kept))
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return whole if kept is None else whole[kept]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from reader.options import ReadOptions
-from reader.record_types.base import joined
-from reader.record_types.features import LabeledParser, find_further, find_labels
+from reader.record_types.base import ElementSpec, joined
+from reader.record_types.features import LabeledParser, find_labels
+from reader.record_types.further import find_further
 from reader.records.open_split import OpenSplit
 from reader.windows import WindowRows
 from shard_format import Feature
@@ -49,23 +49,25 @@ class EncodedImageParser(LabeledParser):
 
     @property
     @override
-    def is_ragged(self) -> bool:
-        return True
+    def specs(self) -> Any:
+        images = ElementSpec((None,), "uint8", lists=1, is_encoded=True)
+        return self.element(images, self.further.specs, self.target_specs)
 
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         stored = [np.frombuffer(one, np.uint8) for one in rows.byte_values(self.image.name)]
         own = np.concatenate(stored)  # one piece of memory, and none of the window
         images = np.split(own, np.cumsum([len(one) for one in stored])[:-1])
-        return images, self.labels.targets(rows.columns), self.further.values(rows.columns)
+        return (
+            images,
+            self.labels.targets(rows.columns),
+            self.further.values(rows.columns, rows.where),
+        )
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
         stored, labels, further = zip(*parts, strict=True)
-        images = list(itertools.chain.from_iterable(stored))
-        if kept is not None:
-            images = list(itertools.compress(images, kept))
-        return self.element(images, joined(further, kept), joined(labels, kept))
+        return self.element(joined(stored, kept), joined(further, kept), joined(labels, kept))
 
 
 def encoded_parser(split: OpenSplit, options: ReadOptions, image: Feature) -> EncodedImageParser:
@@ -75,9 +77,10 @@ def encoded_parser(split: OpenSplit, options: ReadOptions, image: Feature) -> En
         UsageError: There is no such label or feature.
         ShardSetError: A record has no label.
     """
-    labels, further = find_labels(split, options.label), find_further(split, options, (image.name,))
+    labels = find_labels(split, options.label)
+    further = find_further(split, options, (image.name, *labels.names))
     return EncodedImageParser(
-        features=(image, *labels.features.values(), *further.features),
+        features=(image, *labels.features.values(), *further.stored),
         image=image,
         labels=labels,
         further=further,

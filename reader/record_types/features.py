@@ -1,4 +1,4 @@
-"""Labels and further features of a record: found in the schema, parsed, and handed out."""
+"""Labels of a record: found in the schema, parsed, and handed out as targets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ import pyarrow as pa
 from typing_extensions import override
 
 from foundation.options import check_choice
-from reader.options import ReadOptions
 from reader.record_types.base import ElementSpec, Parser
+from reader.record_types.further import FurtherFeatures
 from reader.records.open_split import OpenSplit
 from shard_format import Feature, Manifest, Schema, ShardSetError, UsageError, label_column
-from shard_format.example_parser import ByteValues, Column, NumberLists
-
-# Kinds of features that a batch can hold, and their element types.
-_DTYPES = {"text": "string", "int64": "int64", "float32": "float32", "class_label": "int64"}
+from shard_format.example_parser import Column, NumberLists
 
 
 def find_feature(schema: Schema, kind: str) -> Feature | None:
@@ -51,6 +48,11 @@ class TargetLabels:
         if self.by_name:
             return "named"
         return "labels" if self._only.shape else "label"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(feature.name for feature in self.features.values())
 
     def of(self, parsed: Mapping[str, Any]) -> Any:
         """Their values among all that were parsed, in the structure of the targets."""
@@ -203,76 +205,6 @@ def _targets(label: Feature, column: NumberLists) -> npt.NDArray[Any]:
     return targets
 
 
-@dataclasses.dataclass(frozen=True)
-class FurtherFeatures:
-    """The features that `features` of `reader.load` names.
-
-    Attributes:
-        features: Features of kind text, int64, float32 or class_label, of fixed shape, in the
-            order asked for.
-    """
-
-    features: tuple[Feature, ...]
-
-    def of(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
-        """These features among all that were parsed."""
-        return {feature.name: parsed[feature.name] for feature in self.features}
-
-    @property
-    def specs(self) -> dict[str, ElementSpec]:
-        """Describes the value of each."""
-        return {one.name: ElementSpec(one.shape, _DTYPES[one.kind]) for one in self.features}
-
-    def values(self, columns: Mapping[str, Column]) -> dict[str, npt.NDArray[Any]]:
-        """[n, *shape] of each, from what was parsed; texts are bytes of UTF-8."""
-        return {one.name: _values(one, columns[one.name]) for one in self.features}
-
-
-def _values(feature: Feature, column: Column) -> npt.NDArray[Any]:
-    if isinstance(column, NumberLists):
-        return column.values.reshape(-1, *feature.shape)
-    return byte_strings(column)
-
-
-def byte_strings(column: ByteValues) -> npt.NDArray[np.object_]:
-    """[n] bytes."""
-    strings = np.empty(len(column), object)
-    strings[:] = list(map(bytes, column))
-    return strings
-
-
-def find_further(split: OpenSplit, options: ReadOptions, own: tuple[str, ...]) -> FurtherFeatures:
-    """The features that the options name.
-
-    Args:
-        split: The split.
-        options: The arguments `features` and `label` of `reader.load`.
-        own: Names of the features that every batch has anyway.
-
-    Raises:
-        UsageError: There is no such feature, or it has no fixed shape.
-    """
-    labels = find_labels(split, options.label)
-    taken = {*own, *(feature.name for feature in labels.features.values())}
-    candidates = {
-        feature.name: feature
-        for feature in split.schema.features
-        if feature.name not in taken and feature.kind in _DTYPES
-    }
-    for name in options.features:
-        if name in taken:
-            raise UsageError(
-                f"features names {name!r}, which every batch of {split.root} has. Leave it out."
-            )
-        check_choice("feature", name, candidates, split.root)
-        if min(candidates[name].shape, default=0) < 0:
-            raise UsageError(
-                f"The length of feature {name!r} varies by record in {split.root}, so batches "
-                "cannot hold it. Leave it out; reader.random_access gives it."
-            )
-    return FurtherFeatures(tuple(candidates[name] for name in dict.fromkeys(options.features)))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabeledParser(Parser):
     """Parses records of one value, with their labels and further features.
@@ -293,7 +225,7 @@ class LabeledParser(Parser):
         """Name of the value where there are further features."""
 
     @property
-    def is_ragged(self) -> bool:
+    def is_list(self) -> bool:
         """Whether the values of a batch are a list of arrays of their own shapes."""
         return False
 
@@ -305,7 +237,7 @@ class LabeledParser(Parser):
     @property
     @override
     def specs(self) -> Any:
-        value = ElementSpec(self.element_shape, self.element_dtype, is_ragged=self.is_ragged)
+        value = ElementSpec(self.element_shape, self.element_dtype, lists=int(self.is_list))
         return self.element(value, self.further.specs, self.target_specs)
 
     @property
@@ -320,9 +252,8 @@ class LabeledParser(Parser):
 
         Args:
             value: The value.
-            further: Has the further features.
+            further: The further features, in nested dictionaries.
             target: Is left out where there are no labels.
         """
-        has_further = bool(self.further.features)
-        inputs = {self.input_name: value, **self.further.of(further)} if has_further else value
+        inputs = {self.input_name: value, **further} if self.further.features else value
         return (inputs, target) if self.labels else inputs

@@ -18,12 +18,8 @@ from reader.cache.pixels import PLACE, DecodedPixels
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import Parser, joined
 from reader.record_types.encoded import EncodedImageParser, encoded_parser
-from reader.record_types.features import (
-    LabeledParser,
-    find_feature,
-    find_further,
-    find_labels,
-)
+from reader.record_types.features import LabeledParser, find_feature, find_labels
+from reader.record_types.further import find_further
 from reader.records.open_split import OpenSplit
 from reader.records.split_index import SplitIndex
 from reader.transforms import CutMix, Example, Mixup
@@ -140,7 +136,12 @@ class ImageParser(LabeledParser):
             memory, begin = np.empty((1, *images[0].shape), self.element_dtype), 0
         own = memory[begin : begin + len(images)]
         self._resized(images, own, random)
-        return own, self.labels.targets(rows.columns), self.further.values(rows.columns), random
+        return (
+            own,
+            self.labels.targets(rows.columns),
+            self.further.values(rows.columns, rows.where),
+            random,
+        )
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -287,7 +288,8 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser | Encode
             f"{', '.join(NUMPY_DECODERS)}."
         )
     sides = SIDES[:2] if image.encoding == "raw" else ()
-    labels, further = find_labels(split, options.label), find_further(split, options, (image.name,))
+    labels = find_labels(split, options.label)
+    further = find_further(split, options, (image.name, *labels.names))
     for transform in steps.of("batch"):
         if isinstance(transform, Mixup | CutMix) and not labels:
             raise without_labels(type(transform).__name__.lower())
@@ -296,7 +298,7 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser | Encode
             image,
             *(Feature(name, "int64") for name in sides),
             *labels.features.values(),
-            *further.features,
+            *further.stored,
         ),
         image=image,
         labels=labels,

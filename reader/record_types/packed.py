@@ -13,7 +13,7 @@ from typing_extensions import override
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import ElementSpec, Parser, TokenInfo, joined
-from reader.record_types.features import FurtherFeatures, find_further
+from reader.record_types.further import FurtherFeatures, find_further
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, transformed
@@ -91,11 +91,11 @@ class PackedParser(Parser):
 
         Args:
             sequences: The inputs of each of the names.
-            further: Has the further features.
+            further: The further features, in nested dictionaries.
             targets: The next tokens.
             weights: Is left out where there are no segments.
         """
-        inputs = {**sequences, **self.further.of(further)}
+        inputs = {**sequences, **further}
         if self.has_segments:
             return inputs, targets, weights
         return (inputs if self.further.features else sequences["tokens"]), targets
@@ -111,7 +111,7 @@ class PackedParser(Parser):
             lists = transformed(lists, rows.keys, "packed", self.augment, self.vocabulary)
             masked = lists.values.reshape(inputs.shape)
             sequences[_INPUTS] = np.where(sequences["segments"][:, :-1] > 0, masked, inputs)
-        return sequences, self.further.values(rows.columns)
+        return sequences, self.further.values(rows.columns, rows.where)
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -163,7 +163,7 @@ def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
         ),
         vocabulary=vocabulary,
         length=length,
-        features=(*(split.schema[name] for name in names), *further.features),
+        features=(*(split.schema[name] for name in names), *further.stored),
         further=further,
         augment=options.augment,
         names=names,

@@ -14,12 +14,8 @@ from typing_extensions import override
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import joined
-from reader.record_types.features import (
-    LabeledParser,
-    byte_strings,
-    find_further,
-    find_labels,
-)
+from reader.record_types.features import LabeledParser, find_labels
+from reader.record_types.further import byte_strings, find_further
 from reader.records.open_split import OpenSplit
 from reader.transforms.text import (
     LIST_TRANSFORMS,
@@ -81,7 +77,11 @@ class TextParser(LabeledParser):
             for number, step in enumerate(self._steps):
                 decoded = step(decoded, ArrayDraws(rows.keys).stream(number))
             texts[:] = [text.encode(errors="surrogateescape") for text in decoded]
-        return texts, self.labels.targets(rows.columns), self.further.values(rows.columns)
+        return (
+            texts,
+            self.labels.targets(rows.columns),
+            self.further.values(rows.columns, rows.where),
+        )
 
     @functools.cached_property
     def _steps(self) -> tuple[ListStep, ...]:
@@ -109,10 +109,11 @@ def text_parser(split: OpenSplit, options: ReadOptions) -> TextParser:
             f"No feature {TEXT!r} among {names or 'no features'} in {split.where}. Build the set "
             "again."
         )
-    labels, further = find_labels(split, options.label), find_further(split, options, (TEXT,))
+    labels = find_labels(split, options.label)
+    further = find_further(split, options, (TEXT, *labels.names))
     text = split.schema[TEXT]
     return TextParser(
-        features=(text, *labels.features.values(), *further.features),
+        features=(text, *labels.features.values(), *further.stored),
         labels=labels,
         further=further,
         augment=options.augment,

@@ -13,7 +13,8 @@ from typing_extensions import override
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import Parser, TokenInfo, joined
-from reader.record_types.features import LabeledParser, find_further, find_labels
+from reader.record_types.features import LabeledParser, find_labels
+from reader.record_types.further import find_further
 from reader.record_types.token_lengths import RecordLengths, padding_share
 from reader.records.open_split import OpenSplit
 from reader.records.vocabulary import SetVocabulary, find_vocabulary
@@ -64,7 +65,7 @@ class TokenParser(LabeledParser):
 
     @property
     @override
-    def is_ragged(self) -> bool:
+    def is_list(self) -> bool:
         return self.pad == "none"
 
     @override
@@ -77,7 +78,7 @@ class TokenParser(LabeledParser):
         ids = transformed(ids, rows.keys, "tokens", self.augment, self.vocabulary)
         if self.tokens.max_tokens is not None:
             ids = ids.cut(self.tokens.max_tokens)
-        return ids, self.labels.targets(rows.columns), self.further.values(rows.columns)
+        return ids, self.labels.targets(rows.columns), self.further.values(rows.columns, rows.where)
 
     @override
     def join(self, memory: Any, parts: list[Any], kept: npt.NDArray[np.bool_] | None) -> Any:
@@ -107,9 +108,10 @@ def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
     vocabulary = find_vocabulary(split.root, split.manifest)
     limit = options.max_tokens
     counts = _count_tokens(split, limit)
-    labels, further = find_labels(split, options.label), find_further(split, options, (TOKENS,))
+    labels = find_labels(split, options.label)
+    further = find_further(split, options, (TOKENS, *labels.names))
     return TokenParser(
-        features=(split.schema[TOKENS], *labels.features.values(), *further.features),
+        features=(split.schema[TOKENS], *labels.features.values(), *further.stored),
         labels=labels,
         further=further,
         tokens=TokenInfo(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from reader.order.numpy_order import Int64Array
 from reader.records.split_index import SplitIndex
 from shard_format import Schema, UsageError
+from shard_format.kept_columns import is_in_index
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -52,7 +53,7 @@ def missing_columns(schema: Schema, index: SplitIndex, root: Path) -> dict[str, 
         name: f" Records have {name!r}, but the set was built without kept columns in its index, "
         "as by earlier versions. To use it here, build it again: 'shardmill preprocess "
         f"{command} SRC --like {root} --out NEW'."
-        for name in [one.name for one in schema.kept]
+        for name in [one.name for one in schema.kept if is_in_index(one)]
         if name not in index.column_names
     }
 

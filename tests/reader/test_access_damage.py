@@ -176,7 +176,7 @@ def test_a_set_that_was_replaced_is_not_mixed_up(make_set: MakeSet, tmp_path: Pa
         (
             Feature("value", "int64", (3,)),
             {"value": [1, 2]},
-            "'value' is not .* found cannot reshape",
+            "'value' is not .* found 2 values",
         ),
     ],
 )

@@ -261,7 +261,6 @@ def test_random_access_has_them_all(make: Any) -> None:
         (("captoin",), "Unknown feature 'captoin' in .*set. Did you mean 'caption'. Choices: id, "),
         (("label",), "features names 'label', which every batch of .* has"),
         (("text",), "features names 'text', which every batch of .* has"),
-        (("many",), "The length of feature 'many' varies by record in .*random_access"),
         ("caption", "features is 'caption' in reader.load. Pass a tuple of names"),
         (3, "features is 3 in reader.load"),
     ],

@@ -30,7 +30,7 @@ from shard_format.example_parser import (
 
 FEATURES = (
     Feature("id", "text"),
-    Feature("image", "image", encoding="jpeg"),
+    Feature("image", "image", (-1, -1, 3), encoding="jpeg"),
     Feature("tokens", "int64", (-1,)),
     Feature("box", "float32", (4,)),
     Feature("several", "bytes", (-1,)),
@@ -165,7 +165,10 @@ def test_examples_are_replaced_and_joined():
     ],
 )
 def test_what_is_wrong_is_said(values, problem):
-    features = (Feature("image", "image", encoding="jpeg"), Feature("box", "float32", (4,)))
+    features = (
+        Feature("image", "image", (-1, -1, 3), encoding="jpeg"),
+        Feature("box", "float32", (4,)),
+    )
     good = encode_features(features, {"image": b"x", "box": [0.0] * 4})
     given_features = [one for one in features if one.name in values]
     bad = encode_features(given_features, values)
@@ -176,7 +179,7 @@ def test_what_is_wrong_is_said(values, problem):
 
 
 def test_several_values_of_bytes_are_refused():
-    features = (Feature("image", "image", encoding="jpeg"),)
+    features = (Feature("image", "image", (-1, -1, 3), encoding="jpeg"),)
     several = (Feature("image", "bytes", (-1,)),)
     twice = finish_example(encode_features(several, {"image": [b"a", b"b"]}))
     with pytest.raises(UnreadableExampleError, match="feature 'image' has 2 values, not 1"):

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from reader.graph.record_types.image import decoding_parser
-from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
+from reader.record_types.features import TargetLabels, find_feature
+from reader.record_types.further import FurtherFeatures
 from reader.record_types.image import ImageParser, with_normalization
 from reader.records.tokenizer import read_tokenizer
 from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
@@ -54,7 +55,7 @@ def _decoder(run: TrainedRun, image: Feature, size: int) -> Callable[[Any], Any]
         features=(image,),
         image=image,
         labels=TargetLabels({}),
-        further=FurtherFeatures(()),
+        further=FurtherFeatures(),
         steps=with_normalization(Steps(find_transforms("none")), run.normalization),
         image_size=size,
         stored_size=(None, None),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from beam_jobs.report.finished_set import RecordLocation, locations_of
 from beam_jobs.report.markup import plain_number
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
 from foundation.wording import counted
+from shard_format import Feature
 from shard_format.example import Values
+from shard_format.feature_values import from_stored
 
 # Kept columns are in the records, not in the index, so their summary reads some records. They are
 # in shuffled order, so the first ones are a fair sample.
@@ -22,14 +24,18 @@ _MOST_EXAMPLES = 3
 
 def content(reported: ReportedSet) -> Content:
     """One row per column, for a set that was built with --keep-columns."""
-    if not reported.kept_columns:
+    lists = reported.kept_lists
+    if not reported.kept_columns and not lists:
         return None
     columns: dict[str, list[Values]] = {feature.name: [] for feature in reported.kept_columns}
+    sizes: dict[str, list[int]] = {feature.name: [] for feature in lists}
     read = 0
     for _, values in reported.read(_first_locations(reported)):
         read += 1
         for name, records in columns.items():
             records.append(values.get(name, []))
+        for feature in lists:
+            sizes[feature.name].append(_size(feature, values))
     if not read:
         return "There are no records whose columns could be summarized."
     over = f"Over the first {read:,} of {reported.records:,} records in shuffled order."
@@ -41,7 +47,20 @@ def content(reported: ReportedSet) -> Content:
         counts = collections.Counter(column)
         numbers = f"{len(column) / read:.1%}", f"{len(counts):,}", _range(column)
         rows.append((feature, numbers, counts.most_common(_MOST_EXAMPLES)))
+    for feature in lists:
+        own = sizes[feature.name]
+        unit = "value" if feature.dims else "byte"
+        numbers = f"{sum(map(bool, own)) / read:.1%}", "", _span(min(own), max(own), unit)
+        rows.append((feature, numbers, []))
     return {"over": over, "rows": rows}
+
+
+def _size(feature: Feature, values: Mapping[str, Values]) -> int:
+    """Length of a list, rows of a tensor along its first dimension, or bytes of an image."""
+    try:
+        return len(from_stored(feature, [values[part.name] for part in feature.stored]))
+    except (KeyError, ValueError):  # shardmill verify reports it
+        return 0
 
 
 def _first_locations(reported: ReportedSet) -> Iterator[RecordLocation]:
@@ -55,13 +74,16 @@ def _first_locations(reported: ReportedSet) -> Iterator[RecordLocation]:
             yield location
 
 
+def _span(least: int, greatest: int, unit: str) -> str:
+    spread = f"{least:,} to " if least < greatest else ""
+    return f"{spread}{counted(greatest, unit)}"
+
+
 def _range(values: list[bytes | int | float]) -> str:
     """The least and the greatest number with their mean, or the lengths of texts."""
     texts = [len(value.decode("utf-8", "replace")) for value in values if isinstance(value, bytes)]
     if texts:
-        least, greatest = min(texts), max(texts)
-        spread = f"{least:,} to " if least < greatest else ""
-        return f"{spread}{counted(greatest, 'character')}"
+        return _span(min(texts), max(texts), "character")
     numbers = [value for value in values if not isinstance(value, bytes) and math.isfinite(value)]
     if not numbers:
         return ""

@@ -125,7 +125,7 @@ def staging_notes(
     empty = [
         f"--keep-columns {name}: {count:,} of {staged:,} records have no value, and store an empty "
         "text"
-        for name, _ in parse_kept(options.keep_columns)
+        for name in [one.name for one in parse_kept(options.keep_columns)]
         if 0 < (count := noted[_EMPTY + name]) < staged
     ]
     flags = [flag_of(name) for name in ("include", "exclude") if getattr(options, name)]

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.graph.features import batch_targets, further_specs, label_specs
+from reader.graph.features import batch_targets, further_specs, further_values, label_specs
 from reader.graph.record_types.base import BatchParser
 from reader.record_types.encoded import EncodedImageParser
 
@@ -31,4 +31,5 @@ class GraphEncodedImageParser(BatchParser):
         wanted = {name: tf.io.FixedLenFeature([], tf.string)}
         wanted |= further_specs(self.like.further) | label_specs(self.like.labels)
         parsed = tf.io.parse_example(serialized, wanted)
-        return self.like.element(parsed[name], parsed, batch_targets(self.like.labels, parsed))
+        further = further_values(self.like.further, parsed)
+        return self.like.element(parsed[name], further, batch_targets(self.like.labels, parsed))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from reader.graph.decoders import DECODERS, Crop, Decoder, pixels_decoder
-from reader.graph.features import further_specs, label_specs, record_target
+from reader.graph.features import further_specs, further_values, label_specs, record_target
 from reader.graph.record_types.base import GraphParser, RecordParser
 from reader.graph.record_types.encoded import GraphEncodedImageParser
 from reader.record_types.encoded import EncodedImageParser
@@ -57,7 +57,7 @@ class GraphImageParser(RecordParser):
         if self.like.labels:
             features["label"] = self.like.labels.of(parsed)
         if self.like.further.features:  # by themselves, since they may have any name
-            features["further"] = self.like.further.of(parsed)
+            features["further"] = further_values(self.like.further, parsed)
         return features
 
     @property

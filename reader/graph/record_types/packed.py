@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.graph.features import further_specs
+from reader.graph.features import further_specs, further_values
 from reader.graph.record_types.base import BatchParser
 from reader.record_types.packed import PackedParser
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
@@ -47,7 +47,8 @@ class GraphPackedParser(BatchParser):
             segments = parsed["segments"]
             same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
             weights = tf.cast(same, tf.float32)
-        return self.like.element(sequences, parsed, parsed["tokens"][:, 1:], weights)
+        further = further_values(self.like.further, parsed)
+        return self.like.element(sequences, further, parsed["tokens"][:, 1:], weights)
 
 
 def packed_parser(parser: PackedParser) -> GraphPackedParser:

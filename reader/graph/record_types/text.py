@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.graph.features import batch_targets, further_specs, label_specs
+from reader.graph.features import batch_targets, further_specs, further_values, label_specs
 from reader.graph.record_types.base import BatchParser
 from reader.record_types.text import TEXT, TextParser
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
@@ -39,7 +39,8 @@ class GraphTextParser(BatchParser):
         text = parsed[TEXT]
         for number, step in enumerate(self.steps):
             text = step(text, Draws(keys).stream(number))
-        return self.like.element(text, parsed, batch_targets(self.like.labels, parsed))
+        further = further_values(self.like.further, parsed)
+        return self.like.element(text, further, batch_targets(self.like.labels, parsed))
 
 
 def text_parser(parser: TextParser) -> GraphTextParser:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from reader.graph.features import batch_targets, further_specs, label_specs
+from reader.graph.features import batch_targets, further_specs, further_values, label_specs
 from reader.graph.record_types.base import BatchParser
 from reader.record_types.tokens import TOKENS, TokenParser
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
@@ -46,7 +46,8 @@ class GraphTokenParser(BatchParser):
             ids = ids[:, : self.like.tokens.max_tokens]
         if self.like.pad != "none":
             ids = self._padded(ids, (serialized.shape[0], *self.like.element_shape))
-        return self.like.element(ids, parsed, batch_targets(self.like.labels, parsed))
+        further = further_values(self.like.further, parsed)
+        return self.like.element(ids, further, batch_targets(self.like.labels, parsed))
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
