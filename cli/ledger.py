@@ -32,6 +32,10 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
         rows.add_row("repeated to balance", f"{ledger.repeated:,}")
     if ledger.not_enlarged:
         rows.add_row("not enlarged to --resize", f"{ledger.not_enlarged:,}")
+    if ledger.dropped_objects:
+        rows.add_row("objects left out of kept images for", "")
+    for problem, count in sorted(ledger.dropped_objects.items(), key=lambda item: -item[1]):
+        rows.add_row(f"  {problem}", f"{count:,}")
     print_table(rows)
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")
     for column in splits.columns[1:]:

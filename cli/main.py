@@ -71,6 +71,7 @@ def shardmill() -> None:
     shardmill evaluate run                            measure the model on its test split
     shardmill export run --out served                 write the model for a server or a phone
     shardmill predict run photo.jpg                   classify files or texts
+    shardmill export-annotations set --out coco       write boxes for programs that look at them
     shardmill export-index set                        write record offsets for other readers
     shardmill cache                                   show copies of sets on this disk
 
@@ -89,6 +90,7 @@ _COMMANDS = {
     "doctor": "Find the bottleneck of a training, and faster options.",
     "evaluate": "Measure a model on records that it was not trained on.",
     "export": "Export the model of a finished training.",
+    "export-annotations": "Write boxes and segmentations in the form of COCO.",
     "export-index": "Write one index file per shard, for other readers.",
     "inspect": "Show ledger, splits, classes and duplicates of a shard set.",
     "log": "Show the generations of a set.",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from reader.access.indexed_split import AccessInfo as AccessInfo
     from reader.access.random_access import RandomAccess as RandomAccess
     from reader.access.random_access import random_access as random_access
+    from reader.annotation_export import AnnotationExport as AnnotationExport
+    from reader.annotation_export import export_annotations as export_annotations
     from reader.index_export import IndexExport as IndexExport
     from reader.index_export import export_index as export_index
     from reader.loading import load as load
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 # name -> the module it is imported from when it is first used; see `lazy_names`.
 _HOMES = {
     "AccessInfo": "reader.access.indexed_split",
+    "AnnotationExport": "reader.annotation_export",
     "IndexExport": "reader.index_export",
     "Mixture": "reader.mixing",
     "Normalization": "reader.transforms.normalization",
@@ -52,6 +55,7 @@ _HOMES = {
     "Stream": "reader.stream",
     "StreamInfo": "reader.stream",
     "TokenInfo": "reader.record_types",
+    "export_annotations": "reader.annotation_export",
     "export_index": "reader.index_export",
     "kind_of": "reader.options",
     "load": "reader.loading",

@@ -222,8 +222,7 @@ def _check_batch(records: int, which: str, options: ReadOptions, root: Path) -> 
 
 def _class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     """By the column of a label with one class a record, the names of the classes."""
-    features = manifest.schema.features
-    labels = [one for one in features if one.kind == "class_label" and not one.shape]
+    labels = [one for one in manifest.schema.labels if not one.shape]
     names = {label_column(one.name): one.class_names for one in labels}
     return names | ({"label": labels[0].class_names} if labels else {})
 

@@ -154,7 +154,7 @@ def write_croissant(
         manifest: Manifest of the set; need not be written.
         scratch_of: From a file to `scratch` of `storage.create`; by default none is given.
     """
-    labels = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
+    labels = manifest.schema.labels
     tables: dict[str, list[dict[str, Any]]] = {}
     for name in _filled(manifest):
         split = manifest.splits[name]

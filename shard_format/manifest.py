@@ -87,6 +87,7 @@ class Ledger:
         repeated: Additional copies of records of small classes.
         not_enlarged: Kept images that are smaller than --resize asks, and were not scaled up.
         excluded: Records that were removed from the set, or kept out of it; see `removed_records`.
+        dropped_objects: Objects that were left out of kept images, by the reason.
     """
 
     read: int
@@ -98,6 +99,7 @@ class Ledger:
     repeated: int = 0
     not_enlarged: int = 0
     excluded: int = 0
+    dropped_objects: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         left_out = self.duplicates + self.filtered + self.quarantined + self.excluded
@@ -230,7 +232,8 @@ class Manifest:
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
-        for name in ("repeated", "not_enlarged", "excluded"):  # older sets do not have these keys
+        # Older sets do not have these keys.
+        for name in ("repeated", "not_enlarged", "excluded", "dropped_objects"):
             if not ledger[name]:
                 del ledger[name]
         return ledger

@@ -236,7 +236,12 @@ _ledger = object_of(
         "quarantined": count,
         "reasons": object_of({}, others=count),
     },
-    {"repeated": count, "not_enlarged": count, "excluded": count},
+    {
+        "repeated": count,
+        "not_enlarged": count,
+        "excluded": count,
+        "dropped_objects": object_of({}, others=count),
+    },
 )
 
 _vocabulary = object_of(

@@ -160,3 +160,8 @@ def parse_duplicates(file: str) -> re.Match[str] | None:
 def is_temporary(name: str) -> bool:
     """Whether a file is one that a command was about to name when it was killed, or is now."""
     return _TEMPORARY.fullmatch(name) is not None
+
+
+def labels_file(label: str) -> str:
+    """Name of the file with the class names of a label; of "objects/label" it has a "-"."""
+    return f"{label.replace('/', '-')}{LABELS_SUFFIX}"

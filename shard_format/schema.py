@@ -196,13 +196,19 @@ class Schema:
         raise KeyError(name)
 
     @property
-    def kept(self) -> list[Feature]:
-        """The features of `--keep-columns`."""
+    def labels(self) -> list[Feature]:
+        """The labels of records, the main one first; those inside of dictionaries are of parts."""
         return [
             one
             for one in self.features
-            if one.name not in OWN_FEATURES and one.kind != "class_label"
+            if one.kind == "class_label" and len(self.paths[one.name]) == 1
         ]
+
+    @property
+    def kept(self) -> list[Feature]:
+        """The features of `--keep-columns`, and those of objects and masks."""
+        labels = self.labels
+        return [one for one in self.features if one.name not in OWN_FEATURES and one not in labels]
 
     @functools.cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:

@@ -34,7 +34,7 @@ def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> di
     }
     for label in (feature for feature in schema.features if feature.kind == "class_label"):
         lines = "\n".join(map(_one_line, label.class_names)) + "\n"
-        files[f"{label.name}{naming.LABELS_SUFFIX}"] = lines.encode()
+        files[naming.labels_file(label.name)] = lines.encode()
     return files
 
 

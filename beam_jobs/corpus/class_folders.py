@@ -39,7 +39,7 @@ def check_class_folders(options: ImageOptions, *, may_be_one: bool) -> None:
         InputError: They look like something else, and nobody said that they are classes.
     """
     by_name = "label" in pattern_groups(options.label_pattern)
-    if options.no_labels or by_name or options.labels is not None or options.base:
+    if options.no_labels or by_name or options.table is not None or options.base:
         return
     roots = [storage.place_of(source) for source in options.sources[:_MAX_SOURCES]]
     folders = _class_folders(roots, options.split == SPLIT_BY_FOLDER)

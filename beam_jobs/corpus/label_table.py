@@ -8,41 +8,30 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import json
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.dataset_metadata import huggingface_classes
-from beam_jobs.corpus.encodings import Encoding
-from beam_jobs.corpus.formats.delimited import DelimitedRow, DelimitedRows
-from beam_jobs.corpus.formats.lines import read_lines
-from beam_jobs.corpus.formats.parquet import ParquetFile
-from beam_jobs.corpus.formats.row_sizes import bounded
 from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.kept_values import kept_from_json, kept_json
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
-from beam_jobs.corpus.sniffing import is_coco
 from beam_jobs.corpus.source_io import UnreadableError
-from beam_jobs.corpus.streams import ByteStream, FileRange, opened
+from beam_jobs.corpus.table_rows import TableRows, printable
 from beam_jobs.options import PreprocessOptions
 from foundation import storage
 from foundation.wording import did_you_mean
 from shard_format import InputError
 
-_PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192
-_BYTES = Encoding("latin-1", b"\n", b"\r")  # every byte is a character of it
-_BLOCK_BYTES = 4 << 20  # 4 MiB; a row of CSV must be shorter
 _ESCAPED = re.compile(rb"//x([0-9a-f]{2})")
 _ROWS = pa.schema(
     [
@@ -95,6 +84,10 @@ class LabelTable:
         self._used[number] = True
         start, end = self._starts[number : number + 2].tolist()
         return self._united(self._rows.slice(start, end - start))
+
+    def without(self, item: SourceItem) -> None:
+        """What is said of an item that no row names: nothing."""
+        return None
 
     def is_this(self, item: SourceItem) -> bool:
         """Whether an item is the table itself."""
@@ -175,24 +168,34 @@ def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
             ) from error
         raise InputError(
             f"--labels {path} is not a valid CSV, TSV, JSONL or Parquet table: "
-            f"{_printable(str(error).splitlines()[0][:200])}. Correct the table."
+            f"{printable(str(error).splitlines()[0][:200])}. Correct the table."
         ) from error
-
-
-def _printable(text: str) -> str:
-    """Without what would change the terminal: Arrow shows the row, which may be of a workbook."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
-    table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
+    kept = {f"{use_of_kept(one)} {one.name}": one.name for one in reader.kept}
+    columns = {"path": options.path_column, **reader.wanted} | kept
+    table = TableRows(path, "--labels")
+    if table.is_object:
+        raise InputError(
+            f"--labels {path} is a file in the form of COCO, one object with images, "
+            "annotations and categories, not a table. --annotations takes it, with its objects. "
+            'For labels alone write one of it: for each annotation a line {"path": FILE, "label": '
+            "CATEGORY}, with the path below SRC. With --multi-label an image has all its "
+            "categories; without, it must have one."
+        )
+    if table.knows_names:
+        _check_columns(path, columns, table.names)
+    class_names = huggingface_classes(table.schema, reader.labels) if table.schema else {}
     rows = (
-        (*_row(row, table.class_names, reader, options.path_column), number)
-        for number, row in enumerate(table.rows())
+        (*_row(row, class_names, reader, options.path_column), number)
+        for number, row in enumerate(table.rows(sorted(set(columns.values()))))
     )
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
         yield row_batch(batch, _ROWS)
+    if not table.knows_names:
+        _check_columns(path, columns, table.names)
 
 
 def _row(
@@ -239,160 +242,24 @@ def _unescaped(path: bytes) -> bytes:
     return _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
 
 
-class _Table:
-    """The wanted fields of every row of a file.
+def _check_columns(path: str, columns: dict[str, str], names: Sequence[str]) -> None:
+    """Checks that the table has every column that is wanted, once.
 
     Args:
-        path: The file.
-        columns: The columns that must be there, by their use.
-        reader: Says which others are kept.
+        path: The table.
+        columns: The columns by their use.
+        names: Those that it has.
 
-    Attributes:
-        class_names: See `huggingface_classes`; only a Parquet table has some.
+    Raises:
+        InputError: It does not.
     """
-
-    def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
-        self._path = path
-        kept = {f"{use_of_kept(one)} {one.name}": one.name for one in reader.kept}
-        self._columns = columns | kept
-        self._wanted = sorted(set(self._columns.values()))
-        with FileRange(os.fsencode(path)) as raw:
-            head = raw.look(1 << 16)
-        self._codec = "" if head.startswith(_PARQUET) else codec_of(head)
-        self._form = self._find_form(head)
-        self.class_names: dict[str, list[str]] = {}
-        if self._form == "parquet":
-            self.class_names = huggingface_classes(self._parquet_file().schema, reader.labels)
-
-    def rows(self) -> Iterator[dict[str, Any] | Rejection]:
-        """Every row, by column; or why it cannot be read."""
-        if self._form in ("csv", "tsv"):
-            return self._csv("," if self._form == "csv" else "\t")
-        return self._parquet() if self._form == "parquet" else self._json()
-
-    def _find_form(self, head: bytes) -> str:
-        if head.startswith(_PARQUET):
-            return "parquet"
-        name = os.path.basename(self._path).lower()
-        if self._codec:
-            name = name.rpartition(".")[0]
-        if name.endswith((".jsonl", ".ndjson", ".json")):
-            return "jsonl"
-        if name.endswith((".csv", ".tsv", ".tab")):
-            return "csv" if name.endswith(".csv") else "tsv"
-        with self._open() as file:
-            first = file.read(1 << 16).partition(b"\n")[0]
-        if first.lstrip().startswith(b"{"):
-            return "jsonl"
-        return "tsv" if first.count(b"\t") > first.count(b",") else "csv"
-
-    def _open(self) -> ByteStream:
-        return opened(FileRange(os.fsencode(self._path)), self._codec)
-
-    def _csv(self, delimiter: str) -> Iterator[dict[str, Any] | Rejection]:
-        with self._open() as file:
-            lines = read_lines(file, _BYTES, _BLOCK_BYTES)
-            rows = iter(DelimitedRows(lines, _BYTES, delimiter, _BLOCK_BYTES))
-            header = next(rows, None)
-            if header is None:
-                raise Rejection("no-header", "Empty CSV file")
-            if header.rejection is not None:
-                raise header.rejection
-            names = [_as_bytes(name).decode("utf-8", "replace") for name in header.values]
-            names[0] = names[0].removeprefix("\ufeff")
-            self._check_columns(names)
-            places = {name: names.index(name) for name in self._wanted}
-            for row in rows:
-                if row.rejection is not None:
-                    yield row.rejection
-                elif len(row.values) != len(names):
-                    yield _ragged(row, len(names))
-                else:
-                    yield {name: _as_bytes(row.values[at]) for name, at in places.items()}
-            file.check_whole()
-
-    def _parquet_file(self) -> ParquetFile:
-        return ParquetFile(storage.open_arrow(storage.place_of(self._path), mapped=False))
-
-    def _parquet(self) -> Iterator[dict[str, Any]]:
-        file = self._parquet_file()
-        self._check_columns(file.schema.names)
-        for group in file.groups():
-            for batch in file.batches(group, self._wanted):
-                yield from _rows_of(batch)
-
-    def _json(self) -> Iterator[dict[str, Any] | Rejection]:
-        """Line by line: a label may be a number in one and a list in another."""
-        if is_coco(os.fsencode(self._path)):
+    for use, column in columns.items():
+        if names.count(column) != 1:
+            count = "no" if column not in names else str(names.count(column))
+            flag = COLUMN_FLAGS[use.partition(" ")[0]]
+            near = "" if column in names else did_you_mean(column, names)
             raise InputError(
-                f"--labels {self._path} is a file in the form of COCO, one object with images, "
-                "annotations and categories, not a table. Write one of it: for each annotation a "
-                'line {"path": FILE, "label": CATEGORY}, with the path below SRC. With '
-                "--multi-label an image has all its categories; without, it must have one."
+                f"--labels {path} has {count} column {column!r} ({flag}). It has "
+                f"{', '.join(map(repr, names))}. {near}Name one of these"
+                f"{' or use --no-labels' if use == 'label' else ''}."
             )
-        seen: set[str] = set()
-        with self._open() as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                fields = _json_object(line, number)
-                if isinstance(fields, Rejection):
-                    if number == 1:  # it is not JSON Lines
-                        detail = fields.detail
-                        if line.strip() in (b"[", b"{"):
-                            detail = "all lines are one JSON value"
-                        raise InputError(
-                            f"In --labels {self._path}, {detail}. Write one object a line."
-                        )
-                    yield fields
-                    continue
-                if len(seen) < len(self._wanted) or number < 100:
-                    seen.update(fields)
-                yield {name: fields.get(name) for name in self._wanted}
-            file.check_whole()
-        self._check_columns(sorted(seen))
-
-    def _check_columns(self, names: Iterable[str]) -> None:
-        """Checks that the table has every column that is wanted, once.
-
-        Raises:
-            InputError: It does not.
-        """
-        present = list(names)
-        for use, column in self._columns.items():
-            if present.count(column) != 1:
-                count = "no" if column not in present else str(present.count(column))
-                flag = COLUMN_FLAGS[use.partition(" ")[0]]
-                near = "" if column in present else did_you_mean(column, present)
-                raise InputError(
-                    f"--labels {self._path} has {count} column {column!r} ({flag}). It has "
-                    f"{', '.join(map(repr, present))}. {near}Name one of these"
-                    f"{' or use --no-labels' if use == 'label' else ''}."
-                )
-
-
-def _ragged(row: DelimitedRow, columns: int) -> Rejection:
-    shown = _printable(row.data.decode("utf-8", "replace").rstrip()[:200])
-    detail = f"the row {shown!r} has {len(row.values)} fields, of {columns} columns"
-    return Rejection("ragged-row", detail)
-
-
-def _as_bytes(value: str) -> bytes:
-    """The bytes of a value that was read as Latin-1: those that are not UTF-8 may be of a path."""
-    return value.encode(_BYTES.name)
-
-
-def _json_object(line: bytes, number: int) -> dict[str, Any] | Rejection:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return Rejection("bad-json", f"line {number} is not JSON: {error}")
-    if not isinstance(fields, dict):
-        return Rejection("bad-json", f"line {number} is a {type(fields).__name__}, not an object")
-    return dict(fields)
-
-
-def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    for part in range(0, batch.num_rows, _BATCH_ROWS):
-        for rows, _ in bounded(batch.slice(part, _BATCH_ROWS), _BLOCK_BYTES):
-            yield from rows.to_pylist()

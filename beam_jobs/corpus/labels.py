@@ -29,6 +29,7 @@ from shard_format import Feature
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
 _NAME_SEPARATOR = "|"
+ANNOTATIONS = Feature("annotations", "text")
 NO_CLASS_NAMES: Mapping[str, Sequence[str]] = {}
 # The flag that names a column, by its use.
 COLUMN_FLAGS = {
@@ -62,9 +63,13 @@ def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
 
 
 def kept_columns(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of the columns that are kept: of --keep-columns, then further labels."""
+    """The features of the columns that are kept: of --keep-columns, then further labels.
+
+    Of a job with annotations, the last one are these, as JSON, of which features are made later.
+    """
     labels = (Feature(name, "class_label") for name in options.further_labels)
-    return (*parse_kept(options.keep_columns), *labels)
+    objects = (ANNOTATIONS,) if options.table is not None and options.labels is None else ()
+    return (*parse_kept(options.keep_columns), *labels, *objects)
 
 
 class FolderLabels:
@@ -80,7 +85,7 @@ class FolderLabels:
         by_name = "label" in pattern_groups(options.label_pattern)
         self._labelled = not options.no_labels and not by_name
         self._needs_folder = (
-            extractor.needs_class_folders and self._labelled and options.labels is None
+            extractor.needs_class_folders and self._labelled and options.table is None
         )
         self._in_file_names = extractor.in_file_names
         self._source_splits = _source_splits(options) if self._by_split else {}
@@ -174,7 +179,7 @@ class AnnotationReader:
 
     def __init__(self, options: PreprocessOptions, *, in_table: bool = False) -> None:
         self._options = options
-        reads = in_table or options.labels is None
+        reads = in_table or options.table is None
         self.wanted = wanted_columns(options) if reads else {}
         if in_table and not options.no_labels:
             self.wanted["label"] = options.main_label or DEFAULT_LABEL

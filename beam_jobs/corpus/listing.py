@@ -8,6 +8,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 
+from beam_jobs.corpus.annotations.table import AnnotationTable
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_groups
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
@@ -35,7 +36,7 @@ from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.corpus.walk import CorpusWalk, FoundFile, OnIgnored
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions, PreprocessOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
 from foundation import storage
@@ -72,7 +73,7 @@ class CorpusListing:
         self._prefix = f"{options.id_prefix}/" if options.id_prefix else ""
         repaired = [storage.place_of(folder) for folder in options.repaired]
         self._replacements = Replacements(repaired, self._prefix)
-        self._labels = LabelTable(options) if options.labels is not None else None
+        self._labels = _table_of(options)
         self._names = NameAnnotations(options) if options.label_pattern is not None else None
         self._named = False
         self._by_split = options.split == SPLIT_BY_FOLDER
@@ -310,6 +311,8 @@ class CorpusListing:
         annotations = self._labels.look_up(item)
         if item.reason:
             return item
+        if annotations is None and self._holds(item):
+            annotations = self._labels.without(item)
         if annotations is None:
             return item.rejected(Rejection(NO_ROW, "no row of the table names this file"))
         if isinstance(annotations, Rejection):
@@ -322,15 +325,16 @@ class CorpusListing:
 
     def _is_ignored(self, item: SourceItem) -> bool:
         """Whether a file holds no records, and no row of the label table names it: README.md."""
-        if item.reason != NO_ROW:
+        if item.reason != NO_ROW or self._holds(item):
             return False
+        self._on_ignored(item.record_id)
+        return True
+
+    def _holds(self, item: SourceItem) -> bool:
+        """Whether a file may hold records, by its name."""
         if item.locator.container:
-            holds = self._extractor.is_primary(item.record_id)
-        else:
-            holds = self._extractor.may_hold(item.path)
-        if not holds:
-            self._on_ignored(item.record_id)
-        return not holds
+            return self._extractor.is_primary(item.record_id)
+        return self._extractor.may_hold(item.path)
 
     def _splits(self, item: SourceItem) -> Iterator[SourceItem]:
         """The file, or its splits if it is large and of a format that can be split."""
@@ -429,6 +433,15 @@ class CorpusListing:
 
     def _read_class_names_digest(self, folder: bytes) -> str:
         return feature_names(folder, self._options.label_columns).digest
+
+
+def _table_of(options: PreprocessOptions) -> LabelTable | AnnotationTable | None:
+    """What describes the files one by one; None if nothing does."""
+    if options.labels is not None:
+        return LabelTable(options)
+    if isinstance(options, ImageOptions) and options.annotations is not None:
+        return AnnotationTable(options)
+    return None
 
 
 def _member_item(archive: SourceItem, member: Member) -> SourceItem:

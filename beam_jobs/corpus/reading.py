@@ -164,7 +164,7 @@ class CorpusReader:
 
     def _known_label(self, item: SourceItem) -> str | None:
         """The label of a record that was not parsed; None if parsing would have decided."""
-        by_listing = self._extractor.needs_class_folders or self._options.labels is not None
+        by_listing = self._extractor.needs_class_folders or self._options.table is not None
         return item.label if by_listing else None
 
     def part(self, item: SourceItem, source: OpenRaw | None = None) -> tuple[FilePart, Format]:

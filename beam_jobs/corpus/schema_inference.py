@@ -61,7 +61,7 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     Raises:
         InputError: The files are of several kinds, and none is that of nearly all.
     """
-    if options.labels is not None:
+    if options.table is not None:
         return dataclasses.replace(options, source="table")
     by_kind: Counter[str] = Counter()
     named = Counter[str]()  # kinds of files that are sources themselves

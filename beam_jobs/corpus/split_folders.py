@@ -52,7 +52,7 @@ def settle_split(
     if options.split is not None:
         return options
     by_name = "label" in pattern_groups(options.label_pattern)
-    is_labeled = not (options.no_labels or by_name or options.labels is not None)
+    is_labeled = not (options.no_labels or by_name or options.table is not None)
     labelled = folders_label and extractor.needs_class_folders and is_labeled
     roots = [_SourceFolders(place, options, extractor, labelled) for place in _looked_into(options)]
     reason = _why_folders(roots)

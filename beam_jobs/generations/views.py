@@ -139,14 +139,18 @@ def known_builds(build: Mapping[str, Any]) -> list[str]:
 
 def added(*ledgers: Ledger) -> Ledger:
     """Returns the sum of some ledgers."""
-    reasons: Counter[str] = Counter()
+    by_name: dict[str, Counter[str]] = {name: Counter() for name in ("reasons", "dropped_objects")}
     sums: Counter[str] = Counter()
+    values: dict[str, Any]
     for ledger in ledgers:
         values = dataclasses.asdict(ledger)
-        reasons.update(values.pop("reasons"))
+        for name, counts in by_name.items():
+            counts.update(values.pop(name))
         sums.update(values)
-    names = [field.name for field in dataclasses.fields(Ledger) if field.name != "reasons"]
-    return Ledger(**{name: sums[name] for name in names}, reasons=dict(sorted(reasons.items())))
+    names = [field.name for field in dataclasses.fields(Ledger) if field.name not in by_name]
+    values = {name: sums[name] for name in names}
+    values |= {name: dict(sorted(counts.items())) for name, counts in by_name.items()}
+    return Ledger(**values)
 
 
 def _write(workspace: Workspace, place: Place, content: bytes) -> None:

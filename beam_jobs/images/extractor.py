@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
+from beam_jobs.corpus.annotations.table import AnnotationTable, format_of
 from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
-from beam_jobs.corpus.labels import flag_of_kept, kept_columns
+from beam_jobs.corpus.labels import ANNOTATIONS, flag_of_kept, kept_columns
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
@@ -22,8 +23,9 @@ from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import parse_kept, split_column
+from foundation import storage
 from foundation.wording import parse_size
-from shard_format import UsageError
+from shard_format import UsageError, load_manifest
 
 # The format of every file, or of every member, by --source; others are formats themselves.
 _IMAGE_FILES = ("class-folders", "table", *CONTAINERS)
@@ -58,6 +60,8 @@ class ImageExtractor(RecordExtractor):
     def resolved(self) -> ImageOptions:
         """Settles the source and the splits."""
         options = self._options
+        if options.annotations is not None:
+            options = _with_annotations(options)
         if options.source == "auto":
             options = detect_source(options)
         extractor = self if options is self._options else ImageExtractor(options)
@@ -146,6 +150,28 @@ class ImageExtractor(RecordExtractor):
         return _as_ppm(image, features) if name in names.raw_images else image
 
 
+def _with_annotations(options: ImageOptions) -> ImageOptions:
+    """The options with the format of the annotations, and the classes of their objects.
+
+    A later generation has the classes of the set.
+
+    Raises:
+        InputError: The annotations cannot be read.
+        UsageError: The job asks for a column.
+    """
+    _check_no_columns(options)
+    place = storage.place_of(options.annotations or "")
+    form = options.annotations_format
+    form = format_of(place) if form == "auto" else form
+    options = dataclasses.replace(options, annotations_format=form)
+    if form == "masks":
+        return dataclasses.replace(options, no_labels=True)
+    classes = AnnotationTable(options).classes
+    if options.base:
+        classes = load_manifest(storage.place_of(options.base)).schema["objects/label"].class_names
+    return dataclasses.replace(options, object_classes=classes, multi_label=not options.no_labels)
+
+
 def _check_no_columns(options: ImageOptions) -> None:
     """Checks that the job asks for no column, of a source without columns.
 
@@ -155,10 +181,11 @@ def _check_no_columns(options: ImageOptions) -> None:
     for flag, column in (
         ("--group-by", options.group_by),
         ("--split", split_column(options.split)),
-        *((flag_of_kept(one), one.name) for one in kept_columns(options)),
+        *((flag_of_kept(one), one.name) for one in kept_columns(options) if one != ANNOTATIONS),
     ):
         if column is not None:
-            what = "IDX files" if options.source == "idx" else "class folders"
+            sources = {"idx": "IDX files", "class-folders": "class folders"}
+            what = sources.get(options.source, "annotations")
             raise UsageError(
                 f"{flag} names the column {column!r}, but {what} have none. Give a table with that "
                 "column: --labels FILE."

@@ -98,13 +98,13 @@ def resize_image(
     height, width = image.shape[:2]
     geometry = geometry_of(width, height, resize)
     if geometry.cut != (width, height):
-        left, top = _margins((width, height), geometry.cut)
+        left, top = margins((width, height), geometry.cut)
         right, bottom = left + geometry.cut[0], top + geometry.cut[1]
         image = np.ascontiguousarray(image[top:bottom, left:right])
     image = _scaled(image, geometry.size, FILTERS[resize.filter], max_pixels, convert)
     if geometry.canvas == geometry.size:
         return image
-    left, top = _margins(geometry.canvas, geometry.size)
+    left, top = margins(geometry.canvas, geometry.size)
     canvas = np.zeros((*reversed(geometry.canvas), 3), np.uint8)
     canvas[top : top + len(image), left : left + image.shape[1]] = image
     return canvas
@@ -216,7 +216,7 @@ def _part(side: int, numerator: int, denominator: int) -> int:
     return max(1, (2 * side * numerator + denominator) // (2 * denominator))
 
 
-def _margins(outer: Size, inner: Size) -> Size:
+def margins(outer: Size, inner: Size) -> Size:
     """The left and upper margin around something in the centre."""
     return (outer[0] - inner[0]) // 2, (outer[1] - inner[1]) // 2
 

@@ -367,6 +367,11 @@ class PreprocessOptions:
         raise UsageError(f"{one} {why} and cannot be combined with {other}. Leave one of them out.")
 
     @property
+    def table(self) -> str | None:
+        """What describes the files of SRC one by one; None without it."""
+        return self.labels
+
+    @property
     def has_groups(self) -> bool:
         """Whether records may have a group."""
         return self.group_by is not None or "group" in pattern_groups(self.label_pattern)

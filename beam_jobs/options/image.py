@@ -7,21 +7,27 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from beam_jobs.options.base import PreprocessOptions
+from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.formats import CONTAINERS, formats_of
-from beam_jobs.options.values import parse_quality
+from beam_jobs.options.values import FILE, parse_quality
 from foundation.options import Limits, option, redeclared
 from shard_format import ENCODINGS, UsageError
 
 # Members of beam_jobs.images.resize.FILTERS, which is loaded only by jobs.
 RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
+# Members of beam_jobs.corpus.annotations.FORMATS, which is loaded only by jobs.
+ANNOTATION_FORMATS = ("coco", "voc", "yolo", "csv", "open-images", "masks")
 # How to read SRC: "image" files are in class folders, or in a table of labels.
 _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[1:])
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageOptions(PreprocessOptions):
-    """Options of a job on images; see PreprocessOptions."""
+    """Options of a job on images; see PreprocessOptions.
+
+    Attributes:
+        object_classes: Names of the classes of objects, which a look at --annotations settles.
+    """
 
     COMMAND: ClassVar[str] = "images"
     ABOUT: ClassVar[str] = """\
@@ -45,6 +51,7 @@ Examples:
 """
 
     record_type: str = "image"
+    object_classes: tuple[str, ...] = ()
     name: str = redeclared(PreprocessOptions, "name", default="images")
     source: str = redeclared(PreprocessOptions, "source", choices=_SOURCES)
     image_column: str = option(
@@ -59,6 +66,38 @@ Examples:
         "--conflicts go by.",
     )
     keep_columns: str | None = redeclared(PreprocessOptions, "keep_columns", absent_as=None)
+    annotations: str | None = run_option(
+        None,
+        "Boxes, segmentations or masks of the images in SRC: a COCO file, a CSV table of boxes, or "
+        "a folder of Pascal VOC, YOLO or mask files.",
+        "PATH",
+        form=FILE,
+        excludes={
+            "--labels": "has the labels of objects",
+            "--label-pattern": "has the labels of objects",
+        },
+    )
+    annotations_format: str = option(
+        "auto",
+        "How to read --annotations; auto detects it from the files.",
+        choices=("auto", *ANNOTATION_FORMATS),
+        absent_as="auto",
+    )
+    min_visible: float = option(
+        0.0,
+        "With --annotations: drop objects of whose box a smaller part is left in the image.",
+        "X",
+        type=float,
+        limits=Limits(0, 1),
+        absent_as=0.0,
+    )
+    unannotated: str = option(
+        "reject",
+        "With --annotations: reject images that nothing annotates, or keep them as images without "
+        "objects.",
+        choices=("reject", "keep"),
+        absent_as="reject",
+    )
     resize: str = option(
         "shorter:256",
         "shorter:N scales the shorter side to N; fit:WxH scales to fit the box; crop:WxH covers "
@@ -142,8 +181,15 @@ Examples:
             self._refuse_pair("--quality keep", f"--encoding {self.encoding}", "needs jpeg")
         if self.labels is not None and self.source not in ("auto", "table"):
             self._refuse_pair("--labels", f"--source {self.source}", "needs a folder of images")
-        if self.source == "table" and self.labels is None:
+        if self.annotations is not None and self.source not in ("auto", "table", *CONTAINERS):
+            self._refuse_pair("--annotations", f"--source {self.source}", "needs files of images")
+        if self.source == "table" and self.table is None:
             raise UsageError("--source table has no table. Name it with --labels FILE.")
+
+    @property
+    @override
+    def table(self) -> str | None:
+        return self.labels or self.annotations
 
     @override
     def config(self) -> dict[str, Any]:

@@ -108,8 +108,8 @@ class RecordType(abc.ABC):
         statistics: Index columns that describe each record.
         summarized: Integer columns summarized in the manifest (range, mean, histogram).
         dedup_features: Columns that finding duplicates needs and the index does not keep.
-        ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
-            kept records for which one is true, under its name.
+        ledger_columns: Boolean columns and counts that the index does not keep; the ledger has
+            their sums over the kept records.
         late_columns: Index columns, besides the main label, that sharding fills in.
         kept_columns: Index columns of --keep-columns: of those that are one number or text.
         plans_at_once: Whether `plan_changes` looks at all units.
@@ -308,8 +308,8 @@ class SingleRecords(RecordType):
     batch_bytes = 1 << 20  # 1 MiB: a larger batch gains nothing, and its results are held
 
     @abc.abstractmethod
-    def prepare(self, record_id: str, data: Any) -> Prepared:
-        """Turns the payload of one record into features.
+    def prepare(self, record: RawRecord) -> Prepared:
+        """Turns one record into features.
 
         Raises:
             Rejection: The record cannot be used.
@@ -322,7 +322,7 @@ class SingleRecords(RecordType):
         rejects: list[tuple[int, Rejection]] = []
         for row, record in enumerate(records):
             try:
-                prepared.append(self.prepare(record.record_id, record.payload))
+                prepared.append(self.prepare(record))
                 rows.append(row)
             except Rejection as rejection:
                 rejects.append((row, rejection.at("prepare").with_data(record.original)))

@@ -24,6 +24,7 @@ from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
 from beam_jobs.dedup.images.near_rounds import near_search
 from beam_jobs.dedup.near_rounds import NearSearch
+from beam_jobs.images.annotated import AnnotationPlacer, orientation_of, problem_field
 from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted, heif
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
@@ -31,7 +32,13 @@ from beam_jobs.images.extractor import ImageExtractor
 from beam_jobs.images.filters import check_image, filter_options
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.perceptual_hash import perceptual_hashes, thumbnail_of
-from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
+from beam_jobs.images.resize import (
+    geometry_of,
+    keeps_size,
+    parse_resize,
+    resize_image,
+    stays_smaller,
+)
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, PixelSums, count_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
@@ -72,7 +79,6 @@ class ImageRecords(SingleRecords):
     )
 
     summarized = ("width", "height", "source_width", "source_height", "source_bytes")
-    ledger_columns = (pa.field("not_enlarged", pa.bool_(), nullable=False),)
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
@@ -92,7 +98,11 @@ class ImageRecords(SingleRecords):
         self._near = options.dedup == "near"
         self.dedup_features = _NEAR_FIELDS if self._near else ()
         self.planning_passes = int(self._near)
-        self.schema = _schema(options)
+        self._placer = placer_of(options)
+        problems = self._placer.problems if self._placer else ()
+        not_enlarged = pa.field("not_enlarged", pa.bool_(), nullable=False)
+        self.ledger_columns = (not_enlarged, *map(problem_field, problems))
+        self.schema = _schema(options, self._placer)
         self.late_columns = label_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
         self.kept_columns = kept_index_columns(options, own_columns)
@@ -114,10 +124,12 @@ class ImageRecords(SingleRecords):
             "filters": self._filters,
             "near": self._near,
             "kernels": kernels,
+            **({"annotations": dataclasses.astuple(self._placer)} if self._placer else {}),
         }
 
     @override
-    def prepare(self, record_id: str, data: bytes) -> Prepared:
+    def prepare(self, record: RawRecord) -> Prepared:
+        record_id, data = record.record_id, record.payload
         # Of changed and unchanged records alike: else those that need a change would weigh more.
         counts = not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
         kept = self._kept(data, counts) if self._keeps else None
@@ -132,8 +144,9 @@ class ImageRecords(SingleRecords):
             stored = ENCODERS[self._encoding](pixels, self._quality)
             height, width = pixels.shape[:2]
         size = {"height": height, "width": width} if self._encoding == "raw" else {}
+        annotated, problems = self._annotated(record, image, upright)
         return Prepared(
-            values={"id": record_id, "image": stored, **size},
+            values={"id": record_id, "image": stored, **size, **annotated},
             fingerprint=fingerprint or self._fingerprint(stored, width, height),
             statistics={
                 "width": width,
@@ -145,8 +158,24 @@ class ImageRecords(SingleRecords):
                 **(count_pixels(pixels) if counts else NOT_COUNTED),
                 **({"thumbnail": thumbnail_of(image.pixels, image.to_srgb)} if self._near else {}),
                 "not_enlarged": stays_smaller(*upright, self._resize),
+                **problems,
             },
         )
+
+    def _annotated(
+        self, record: RawRecord, image: DecodedImage, upright: tuple[int, int]
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        """Values of the features of objects and masks, and of their columns of the ledger."""
+        if self._placer is None:
+            return {}, {}
+        turned = "orientation" in image.repairs
+        values, problems = self._placer.place(
+            record.annotations.kept[-1],
+            (image.width, image.height),
+            orientation_of(record.payload) if turned else 1,
+            geometry_of(*upright, self._resize),
+        )
+        return values, {problem_field(one).name: problems[one] for one in self._placer.problems}
 
     @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
@@ -224,11 +253,20 @@ def all_pixels_hash(example: Mapping[str, Any]) -> bytes:
     return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)
 
 
-def _schema(options: ImageOptions) -> Schema:
+def placer_of(options: ImageOptions) -> AnnotationPlacer | None:
+    """What makes features of annotations; None without these."""
+    if options.annotations is None:
+        return None
+    form, classes = options.annotations_format, options.object_classes
+    return AnnotationPlacer(form, classes, options.min_visible)
+
+
+def _schema(options: ImageOptions, placer: AnnotationPlacer | None) -> Schema:
     declared = [
         Feature("id", "text"),
         Feature("image", "image", (-1, -1, 3), encoding=options.encoding),
     ]
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
-    return Schema("image", (*declared, *further_features(options)))
+    objects = placer.features if placer else ()
+    return Schema("image", (*declared, *objects, *further_features(options)))

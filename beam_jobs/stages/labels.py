@@ -71,7 +71,7 @@ def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[in
 
 def label_features(schema: Schema) -> list[Feature]:
     """The labels of a schema, the main one first; empty for records without labels."""
-    return [feature for feature in schema.features if feature.kind == "class_label"]
+    return schema.labels
 
 
 def with_class_names(schema: Schema, class_names: Mapping[str, Sequence[str]]) -> Schema:

@@ -170,7 +170,7 @@ def _lists_at_once(options: PreprocessOptions) -> bool:
     compared with those of other generations or with replaced files.
     """
     return bool(
-        options.labels is not None or options.base or options.without_items or options.repaired
+        options.table is not None or options.base or options.without_items or options.repaired
     )
 
 
@@ -226,7 +226,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         "reading": options.reading(),
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
-        **({} if options.labels is None else _LABELLED),
+        **({} if options.table is None else _LABELLED),
         **(_KEPT if record_type.kept_columns else {}),
         **record_type.stage_options(),
     }

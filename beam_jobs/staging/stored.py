@@ -144,7 +144,7 @@ class StoredRecords:
         if needed or complete:
             _check_none_staged(root, manifest)
             return
-        label = next((f for f in manifest.schema.features if f.kind == "class_label"), None)
+        label = next(iter(manifest.schema.labels), None)
         for split, info in manifest.splits.items():
             records_of = shard_numbers(info.shards, "records")
             for part, shards in manifest.shards_by_part(split):

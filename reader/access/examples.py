@@ -96,7 +96,7 @@ def _image_decoder(image: Feature, where: object) -> Callable[[bytes, Values], A
     # Loaded here, so that sets of documents are read without OpenCV.
     from reader.access.numpy_decoders import NUMPY_DECODERS, decode_unchanged
 
-    if not image.encoding:  # JPEG or PNG, with any channels
+    if not image.encoding or image.shape[-1:] != (3,):  # JPEG or PNG, with any channels
         return lambda data, values: decode_unchanged(data)
     if image.encoding not in NUMPY_DECODERS:
         raise ShardSetError(

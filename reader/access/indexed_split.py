@@ -89,7 +89,7 @@ class IndexedSplit:
         )
         self._decode = ExampleDecoder(manifest.schema, decode, root)
         self._where = where
-        labels = [item for item in manifest.schema.features if item.kind == "class_label"]
+        labels = manifest.schema.labels
         self.info = AccessInfo(
             directory=root,
             root_hash=manifest.root_hash,

@@ -21,8 +21,9 @@ from shard_format.example_parser import Column, NumberLists
 
 
 def find_feature(schema: Schema, kind: str) -> Feature | None:
-    """The first feature of a kind; None if there is none."""
-    return next((feature for feature in schema.features if feature.kind == kind), None)
+    """The first feature of a kind that is in no dictionary; None if there is none."""
+    features = (one for one in schema.features if len(schema.paths[one.name]) == 1)
+    return next((one for one in features if one.kind == kind), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +131,7 @@ def find_labels(split: OpenSplit, asked: str | Sequence[str] | None) -> TargetLa
 
 def labels_by_name(manifest: Manifest) -> dict[str, Feature]:
     """Labels by the names of their features; the main one also by that of its column."""
-    stored = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
+    stored = manifest.schema.labels
     known = {feature.name: feature for feature in stored}
     columns = manifest.config.get("label_column")
     if stored and isinstance(columns, str):

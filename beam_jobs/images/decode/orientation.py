@@ -37,11 +37,16 @@ def apply_orientation(pixels: Pixels, orientation: object, repairs: set[str]) ->
     """Reverts an orientation in [2, 8]; anything else is upright. See turn_upright."""
     if orientation not in TURNED:
         return pixels
+    repairs.add("orientation")
+    return np.ascontiguousarray(oriented(pixels, orientation))
+
+
+def oriented(pixels: Pixels, orientation: object) -> Pixels:
+    """[height, width, ...] with an orientation reverted."""
     if orientation in (5, 6, 7, 8):
-        pixels = pixels.transpose(1, 0, 2)
+        pixels = pixels.swapaxes(0, 1)
     if orientation in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
-    repairs.add("orientation")
-    return np.ascontiguousarray(pixels)
+    return pixels

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.annotations.objects import DROPPED
 from beam_jobs.counters import sum_counters
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -159,6 +160,11 @@ def _ledger(summaries: Sequence[UnitSummary], plan: Plan) -> Ledger:
         reasons={name: count for name, count in sorted(reasons.items()) if count},
         repeated=plan.repeated,
         not_enlarged=plan.counted.get("not_enlarged", 0),
+        dropped_objects={
+            name.removeprefix(DROPPED): count
+            for name, count in plan.counted.items()
+            if name.startswith(DROPPED) and count
+        },
         excluded=plan.excluded + refused + filtered,
     )
 

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
         excluded_refused: Records that could not be used and are kept out, by reason.
         excluded_filtered: Records that a cleaning rule left out and that are kept out, by reason.
         repeated: Copies of records of small classes.
-        counted: Number of kept records by the name of a ledger column, see `RecordType`.
+        counted: Sums over the kept records by the name of a ledger column, see `RecordType`.
         notes: What the user should know.
         warnings: What makes the set unfit for its use, most likely.
         settled: Decisions of the record type, see `RecordType.prepare_shared_artifacts`.
@@ -401,13 +401,13 @@ def _assign(
 def count_kept(
     assignment: Assignment, sidecars: Sidecars, record_type: RecordType
 ) -> dict[str, int]:
-    """Number of kept records by the name of a ledger column."""
+    """Sums over the kept records by the name of a ledger column."""
     names = [field.name for field in record_type.ledger_columns]
     counts = dict.fromkeys(names, 0)
     for begin, table in sidecars if names else ():
         kept = pa.array(assignment.of(begin, table) != LEFT_OUT)
         for name in names:
-            counts[name] += pc.sum(pc.and_(table[name], kept)).as_py() or 0
+            counts[name] += pc.sum(table[name].filter(kept)).as_py() or 0
     return counts
 
 

@@ -1,0 +1,366 @@
+"""Objects and masks of an image, moved as its pixels are: turned upright, cut, scaled, padded.
+
+Run lengths are those of COCO, in column order, and polygons are drawn by the same program as there
+(pycocotools): what is not resized has the bits of the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+from pycocotools import mask as coco_mask
+
+from beam_jobs.corpus.annotations.objects import (
+    BAD_SEGMENTATION,
+    CUT_OFF,
+    DROPPED,
+    NO_CLASS,
+    OUTSIDE,
+    PROBLEMS,
+    AnnotatedObject,
+    ImageAnnotations,
+)
+from beam_jobs.corpus.record import Rejection
+from beam_jobs.images.decode.orientation import oriented
+from beam_jobs.images.resize import ResizeGeometry, margins
+from foundation import storage
+from shard_format import Feature
+
+Points = npt.NDArray[np.float64]  # [n, 2]: x and y in pixels
+Mask = npt.NDArray[np.uint8]  # [height, width]
+
+OBJECT_FEATURES = (
+    Feature("objects/bbox", "bbox", (-1, 4)),
+    Feature("objects/area", "float32", (-1,)),
+    Feature("objects/is_crowd", "bool", (-1,)),
+    Feature("objects/segmentation", "text", (-1,)),
+)
+MASK_FEATURE = Feature("segmentation_mask", "image", (-1, -1, 1), encoding="png")
+_NO_CLASS_VALUE = 255  # of the margins of a mask, which readers of segmentations ignore
+_MASK_MODES = ("L", "P", "1")  # of Pillow: one channel of 8 bits, or of numbers of colours
+
+
+def problem_field(problem: str) -> pa.Field:
+    """The column of the ledger that counts objects with a problem."""
+    return pa.field(DROPPED + problem, pa.int32(), nullable=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """How pixels of an image move into the one that is stored.
+
+    Attributes:
+        width: Width of the annotated image.
+        height: Height likewise.
+        orientation: Its EXIF orientation; 1 is upright.
+        geometry: What is done to the upright image.
+    """
+
+    width: int
+    height: int
+    orientation: int
+    geometry: ResizeGeometry
+
+    @functools.cached_property
+    def upright(self) -> tuple[int, int]:
+        """Width and height of the upright image."""
+        size = (self.width, self.height)
+        return size[::-1] if self.orientation in (5, 6, 7, 8) else size
+
+    @functools.cached_property
+    def changes(self) -> bool:
+        """Whether pixels are elsewhere behind it."""
+        own = self.geometry
+        return self.orientation != 1 or not own.cut == own.size == own.canvas == self.upright
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Factors of the width and of the height."""
+        size, cut = self.geometry.size, self.geometry.cut
+        return size[0] / cut[0], size[1] / cut[1]
+
+    def turned(self, points: Points) -> Points:
+        """Points in the upright image."""
+        if self.orientation == 1:
+            return points
+        width, height = self.upright
+        x, y = points.T if self.orientation < 5 else points.T[::-1]
+        x = width - x if self.orientation in (2, 3, 6, 7) else x
+        y = height - y if self.orientation in (3, 4, 7, 8) else y
+        return np.stack([x, y], axis=1)
+
+    def moved(self, points: Points) -> Points:
+        """Points of the upright image in the stored one, which may be outside of it."""
+        own = self.geometry
+        if own.cut == own.size == own.canvas:
+            return points if own.cut == self.upright else points - margins(self.upright, own.cut)
+        inside = (points - margins(self.upright, own.cut)) * self.scale
+        return inside + margins(own.canvas, own.size)
+
+    def mask(self, mask: Mask, outside: int = 0) -> Mask:
+        """A mask as the image is; no pixel has a value that is not in it, or `outside`."""
+        own = self.geometry
+        mask = oriented(mask, self.orientation)
+        left, top = margins(self.upright, own.cut)
+        mask = mask[top : top + own.cut[1], left : left + own.cut[0]]
+        if own.size != own.cut:
+            mask = cv2.resize(
+                np.ascontiguousarray(mask), own.size, interpolation=cv2.INTER_NEAREST_EXACT
+            )
+        canvas = np.full(own.canvas[::-1], outside, np.uint8)
+        left, top = margins(own.canvas, own.size)
+        canvas[top : top + own.size[1], left : left + own.size[0]] = mask
+        return canvas
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnotationPlacer:
+    """Makes features of what annotates an image.
+
+    Attributes:
+        form: A key of `corpus.annotations.FORMATS`.
+        classes: Names of the classes of objects.
+        min_visible: Share of a box that is in the image, below which its object is dropped.
+    """
+
+    form: str
+    classes: tuple[str, ...]
+    min_visible: float
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features that images have."""
+        if self.form == "masks":
+            return (MASK_FEATURE,)
+        label = Feature("objects/label", "class_label", (-1,), class_names=self.classes)
+        return (*OBJECT_FEATURES, label)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems that are counted."""
+        return () if self.form == "masks" else PROBLEMS
+
+    def place(
+        self,
+        text: str,
+        size: tuple[int, int],
+        orientation: int,
+        geometry: ResizeGeometry,
+    ) -> tuple[dict[str, Any], Counter[str]]:
+        """Values of the features, and numbers of the objects that are left out, by problem.
+
+        Args:
+            text: The annotations as JSON.
+            size: Width and height in the file.
+            orientation: How the file is turned to be upright.
+            geometry: What is done to the upright image.
+
+        Raises:
+            Rejection: They are of an image of another size, or the mask cannot be used.
+        """
+        said = ImageAnnotations.from_json(text)
+        if self.form == "masks":
+            mask = _read_mask(said.mask)
+            move = _move((mask.shape[1], mask.shape[0]), size, orientation, geometry)
+            return {MASK_FEATURE.name: _png(move.mask(mask, _NO_CLASS_VALUE))}, Counter()
+        own = (said.width, said.height) if said.width and said.height else size
+        move = _move(own, size, orientation, geometry)
+        if self.form in ("yolo", "open-images"):
+            said = said._replace(objects=tuple(_in_pixels(one, size) for one in said.objects))
+        return self._placed(said.objects, move)
+
+    def _placed(
+        self, objects: Sequence[AnnotatedObject], move: _Move
+    ) -> tuple[dict[str, Any], Counter[str]]:
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        problems = Counter[str]()
+        boxes, areas, crowds, segmentations, labels = [], [], [], [], []
+        for one in objects:
+            problem = one.problem or ("" if one.label in numbers else NO_CLASS)
+            placed = _placed(one, move, self.min_visible) if not problem else problem
+            if isinstance(placed, str):
+                problems[placed] += 1
+                continue
+            box, area, segmentation = placed
+            boxes.append(box)
+            areas.append(area)
+            crowds.append(one.is_crowd)
+            segmentations.append(segmentation)
+            labels.append(numbers[one.label])
+        values = {
+            "objects/bbox": np.array(boxes, np.float32).reshape(-1, 4),
+            "objects/area": np.array(areas, np.float32),
+            "objects/is_crowd": np.array(crowds, np.int64),
+            "objects/segmentation": segmentations,
+            "objects/label": np.array(labels, np.int64),
+        }
+        return values, problems
+
+
+def orientation_of(data: bytes) -> int:
+    """EXIF orientation of the bytes of an image that is not upright."""
+    with Image.open(io.BytesIO(data)) as image:
+        tags: Mapping[int, Any] = getattr(image, "tag_v2", None) or image.getexif()
+        return int(tags.get(0x0112, 1))
+
+
+def _move(
+    own: tuple[int, int], size: tuple[int, int], orientation: int, geometry: ResizeGeometry
+) -> _Move:
+    """How annotations of an image of a size move.
+
+    Raises:
+        Rejection: The image has another size.
+    """
+    turned = orientation in (5, 6, 7, 8)
+    if own == size:
+        return _Move(*own, orientation, geometry)
+    if own == (size[::-1] if turned else size):  # of the upright image
+        return _Move(*own, 1, geometry)
+    detail = f"it has {size[0]} x {size[1]} pixels, and is annotated as {own[0]} x {own[1]}"
+    raise Rejection("annotated-size", detail)
+
+
+def _in_pixels(one: AnnotatedObject, size: tuple[int, int]) -> AnnotatedObject:
+    """An object whose coordinates are shares of the image, in pixels of it."""
+    if one.problem:
+        return one
+    width, height = size
+    ymin, xmin, ymax, xmax = one.bbox
+    polygons = one.segmentation and [
+        [value * size[place % 2] for place, value in enumerate(points)]
+        for points in one.segmentation
+    ]
+    box = (ymin * height, xmin * width, ymax * height, xmax * width)
+    return one._replace(bbox=box, segmentation=polygons)
+
+
+def _placed(
+    one: AnnotatedObject, move: _Move, min_visible: float
+) -> tuple[list[float], float, str] | str:
+    """(box in shares of the stored image, area in its pixels, run lengths) of an object.
+
+    Why it is left out, where it is.
+    """
+    ymin, xmin, ymax, xmax = one.bbox
+    upright = move.turned(np.array([[xmin, ymin], [xmax, ymax]]))
+    corners = np.stack([upright.min(axis=0), upright.max(axis=0)])
+    inside = np.clip(corners, 0, move.upright)
+    if not _area(inside):
+        return OUTSIDE
+    moved = move.moved(corners)
+    content = np.array([[0, 0], move.geometry.size]) + margins(
+        move.geometry.canvas, move.geometry.size
+    )
+    visible = np.clip(moved, *content)
+    share = _area(visible) / _area(move.moved(inside))
+    if not share or share < min_visible:
+        return CUT_OFF
+    segmentation = ""
+    if one.segmentation is not None:
+        try:
+            segmentation = _run_lengths(one.segmentation, move)
+        except ValueError:
+            return BAD_SEGMENTATION
+    area = one.area if one.area is not None else _area(corners)
+    if share < 1 and segmentation:
+        area = float(coco_mask.area(_coded(segmentation, move.geometry.canvas)))
+    elif move.changes:
+        across, down = move.scale
+        area *= across * down * share
+    width, height = move.geometry.canvas
+    (left, top), (right, bottom) = visible
+    return [top / height, left / width, bottom / height, right / width], area, segmentation
+
+
+def _area(corners: Points) -> float:
+    width, height = corners[1] - corners[0]
+    return float(width * height)
+
+
+def _coded(counts: str, size: tuple[int, int]) -> dict[str, Any]:
+    return {"size": [size[1], size[0]], "counts": counts.encode()}
+
+
+def _run_lengths(segmentation: Any, move: _Move) -> str:
+    """The compressed run lengths of polygons, or of other run lengths, in the stored image.
+
+    Raises:
+        ValueError: They are none of an image of this size.
+    """
+    width, height = move.geometry.canvas
+    if isinstance(segmentation, list):
+        polygons = [
+            move.moved(move.turned(np.array(points, np.float64).reshape(-1, 2))).ravel().tolist()
+            for points in segmentation
+        ]
+        parts = coco_mask.frPyObjects(polygons, height, width)
+        return str(coco_mask.merge(parts)["counts"].decode())
+    counts, size = segmentation.get("counts"), segmentation.get("size")
+    numbers = _uncompressed(counts) if isinstance(counts, str) else counts
+    if size != [move.height, move.width] or not isinstance(numbers, list):
+        raise ValueError("run lengths of another size")
+    is_whole = all(isinstance(one, int) and one >= 0 for one in numbers)
+    if not is_whole or sum(numbers) != move.width * move.height:
+        raise ValueError("run lengths that are not those of all pixels")
+    coded = coco_mask.frPyObjects({"size": size, "counts": numbers}, *size)
+    if move.changes:
+        mask = move.mask(coco_mask.decode(coded))
+        coded = coco_mask.encode(np.asfortranarray(mask))
+    return str(coded["counts"].decode())
+
+
+def _uncompressed(text: str) -> list[int]:
+    """The run lengths in COCO's text, in which a number is in groups of 5 bits (maskApi.c).
+
+    Raises:
+        ValueError: It ends inside of one.
+    """
+    numbers: list[int] = []
+    value = shift = 0
+    for letter in text:
+        group = ord(letter) - 48
+        value |= (group & 0x1F) << shift
+        shift += 5
+        if group & 0x20:
+            continue
+        if group & 0x10:
+            value -= 1 << shift
+        numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
+        value = shift = 0
+    if shift:
+        raise ValueError("run lengths that end inside of a number")
+    return numbers
+
+
+def _read_mask(path: str) -> Mask:
+    """The numbers of classes in a file.
+
+    Raises:
+        Rejection: It is no PNG of one channel, or is gone.
+    """
+    try:
+        data = storage.read_bytes(storage.place_of(path))
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.mode not in _MASK_MODES:
+                detail = f"its mask {os.path.basename(path)!r} is of mode {image.mode}"
+                raise Rejection("bad-mask", f"{detail}: one channel of 8 bits is needed")
+            return np.asarray(image).astype(np.uint8)
+    except (OSError, ValueError, SyntaxError) as error:
+        reason = f"its mask {os.path.basename(path)!r} cannot be read: {type(error).__name__}"
+        raise Rejection("bad-mask", reason) from error
+
+
+def _png(mask: Mask) -> bytes:
+    return bytes(cv2.imencode(".png", mask)[1].tobytes())

@@ -1,0 +1,570 @@
+"""`--annotations`: boxes, segmentations and masks of every form, moved as the images are."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import pytest
+import simplejpeg
+import tensorflow as tf
+from PIL import Image
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+
+import reader
+from beam_jobs.generations.append import append
+from beam_jobs.options import ImageOptions
+from beam_jobs.run import preprocess
+from shard_format import InputError, UsageError, load_manifest, verify
+
+SIZES = {"a/1.jpg": (60, 40), "a/2.jpg": (33, 57), "b/3.jpg": (48, 48), "b/4.jpg": (20, 90)}
+CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}, {"id": 9, "name": "bird"}]
+
+
+def photo(size: tuple[int, int], seed: int, orientation: int = 1) -> bytes:
+    """A JPEG of (width, height) pixels, as they are stored."""
+    width, height = size
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    if orientation == 1:
+        return simplejpeg.encode_jpeg(pixels, 90)
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(file, "JPEG", quality=90, exif=exif)
+    return file.getvalue()
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    for seed, (name, size) in enumerate(SIZES.items()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(photo(size, seed))
+    return folder
+
+
+def build(photos: Path, annotations: Path, **options: Any) -> Any:
+    own: dict[str, Any] = {
+        "split": "train=1",
+        "workers": 1,
+        "no_report": True,
+        "resize": "none",
+        "annotations": str(annotations),
+    }
+    return preprocess(ImageOptions((str(photos),), str(photos.parent / "set"), **(own | options)))
+
+
+def records_of(photos: Path) -> dict[str, dict[str, Any]]:
+    directory = photos.parent / "set"
+    assert not verify(directory)[1]
+    return {one["id"]: one for one in reader.random_access(directory, "train")}
+
+
+def quarantined(photos: Path) -> dict[str, str]:
+    files = sorted((photos.parent / "set/quarantine").glob("*.parquet"))
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    return {row["record_id"]: row["reason"] for row in rows}
+
+
+def coco_of(objects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    images = [
+        {"id": number, "file_name": name, "width": size[0], "height": size[1]}
+        for number, (name, size) in enumerate(SIZES.items(), 100)
+    ]
+    annotations = [{"id": number, "iscrowd": 0, **one} for number, one in enumerate(objects, 1)]
+    # Lists in another order than they are needed in.
+    whole = {"info": {}, "annotations": annotations, "images": images, "categories": CATEGORIES}
+    return whole | changes
+
+
+def run_lengths(mask: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    coded = coco_mask.encode(np.asfortranarray(mask))
+    return {"size": list(coded["size"]), "counts": coded["counts"].decode()}
+
+
+def counts_of(coded: dict[str, Any]) -> str:
+    counts = coded["counts"]
+    return str(counts.decode() if isinstance(counts, bytes) else counts)
+
+
+def blob(width: int, height: int, seed: int) -> npt.NDArray[np.uint8]:
+    noise = np.random.default_rng(seed).random((height, width)).astype(np.float32)
+    return (cv2.GaussianBlur(noise, (9, 9), 3) > 0.5).astype(np.uint8)
+
+
+OBJECTS: list[dict[str, Any]] = [
+    {
+        "image_id": 100,
+        "category_id": 7,
+        "bbox": [10.25, 5.5, 20.5, 10.125],
+        "area": 180.0625,
+        "segmentation": [[10.25, 5.5, 30.75, 5.5, 30.75, 15.625, 20.0, 12.0]],
+    },
+    {
+        "image_id": 100,
+        "category_id": 3,
+        "bbox": [0, 0, 60, 40],
+        "area": 700,
+        "iscrowd": 1,
+        "segmentation": run_lengths(blob(60, 40, 1)),
+    },
+    {
+        "image_id": 100,
+        "category_id": 7,
+        "bbox": [1, 1, 3, 3],
+        "area": 9,
+        "segmentation": [[1, 1, 4, 1, 4, 4], [1, 1, 1, 4, 4, 4]],
+    },
+    {"image_id": 101, "category_id": 9, "bbox": [30, 50, 2.5, 6], "area": 15},
+    {
+        "image_id": 102,
+        "category_id": 3,
+        "bbox": [4, 6, 24, 30],
+        "area": 500,
+        "segmentation": {"size": [48, 48], "counts": [100, 20, 48 * 48 - 120]},
+    },
+]
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    file = tmp_path / "instances.json"
+    file.write_text(json.dumps(coco_of(OBJECTS)))
+    return file
+
+
+def test_what_is_not_resized_is_as_pycocotools_has_it(photos: Path, coco: Path) -> None:
+    done = build(photos, coco)
+    assert done.manifest.ledger.kept == 4
+    source, records = COCO(str(coco)), records_of(photos)
+    names = done.manifest.schema["objects/label"].class_names
+    assert names == ("dog", "cat", "bird")  # in the order of the file
+    for image in source.loadImgs(source.getImgIds()):
+        record = records[image["file_name"]]
+        width, height = image["width"], image["height"]
+        assert record["image"].shape == (height, width, 3)
+        objects, expected = record["objects"], source.loadAnns(source.getAnnIds(image["id"]))
+        assert len(objects["label"]) == len(expected)
+        for place, one in enumerate(expected):
+            ymin, xmin, ymax, xmax = objects["bbox"][place].astype(np.float64) * (
+                *(height, width, height, width),
+            )
+            box = np.float32([xmin, ymin, xmax - xmin, ymax - ymin])
+            assert np.allclose(box, one["bbox"], atol=1e-5)
+            assert objects["area"][place] == np.float32(one["area"])
+            assert bool(objects["is_crowd"][place]) == bool(one["iscrowd"])
+            assert names[objects["label"][place]] == source.loadCats(one["category_id"])[0]["name"]
+            counts = objects["segmentation"][place]
+            if "segmentation" in one:
+                assert counts == counts_of(source.annToRLE(one))  # to the bit
+            else:
+                assert counts == ""
+    labels = [done.manifest.schema["label"].class_names[one] for one in records["a/1.jpg"]["label"]]
+    assert sorted(labels) == ["cat", "dog"]  # an image has the classes of its objects
+    assert records["b/4.jpg"]["label"].tolist() == []
+
+
+@pytest.mark.parametrize("resize", ["shorter:20", "fit:30x30", "crop:24x24", "pad:32x32"])
+def test_what_is_resized_is_where_the_pixels_are(photos: Path, coco: Path, resize: str) -> None:
+    """Referee: a white box in a black image, resized by the same program."""
+    boxes: dict[str, list[float]] = {}
+    objects = []
+    for number, (name, (width, height)) in enumerate(SIZES.items(), 100):
+        left, top = width // 4, height // 3
+        boxes[name] = [left, top, width // 2, height // 3]
+        pixels = np.zeros((height, width, 3), np.uint8)
+        pixels[top : top + height // 3, left : left + width // 2] = 255
+        (photos / name).write_bytes(cv2.imencode(".png", pixels)[1].tobytes())
+        mask = run_lengths((pixels[..., 0] > 0).astype(np.uint8))
+        objects.append(
+            {"image_id": number, "category_id": 3, "bbox": boxes[name], "segmentation": mask}
+        )
+    coco.write_text(json.dumps(coco_of(objects)))
+    build(photos, coco, resize=resize, resize_filter="area", encoding="png")
+    for record in records_of(photos).values():
+        height, width = record["image"].shape[:2]
+        bright = record["image"][..., 0] > 127
+        rows, columns = np.flatnonzero(bright.any(axis=1)), np.flatnonzero(bright.any(axis=0))
+        expected = [rows[0], columns[0], rows[-1] + 1, columns[-1] + 1]
+        box = record["objects"]["bbox"][0] * (height, width, height, width)
+        assert np.abs(box - expected).max() <= 0.5 + 1e-4
+        coded = {"size": [height, width], "counts": record["objects"]["segmentation"][0].encode()}
+        mask = coco_mask.decode(coded).astype(bool)
+        assert (mask ^ bright).sum() <= 2 * (len(rows) + len(columns))  # within half a pixel
+        assert abs(record["objects"]["area"][0] - bright.sum()) <= 2 * (len(rows) + len(columns))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("of_upright", [False, True])
+def test_objects_are_turned_with_their_image(
+    photos: Path, coco: Path, orientation: int, of_upright: bool
+) -> None:
+    width, height = SIZES["a/1.jpg"]
+    (photos / "a/1.jpg").write_bytes(photo((width, height), 0, orientation))
+    mask = np.zeros((height, width), np.uint8)
+    mask[5:12, 3:33] = 1
+    upright = np.asarray(mask)
+    upright = upright.swapaxes(0, 1) if orientation > 4 else upright
+    upright = upright[:, ::-1] if orientation in (2, 3, 6, 7) else upright
+    upright = upright[::-1] if orientation in (3, 4, 7, 8) else upright
+    if of_upright and orientation < 5:
+        pytest.skip("the size does not tell")
+    given = upright if of_upright else mask
+    rows, columns = np.flatnonzero(given.any(axis=1)), np.flatnonzero(given.any(axis=0))
+    box = [int(columns[0]), int(rows[0]), len(columns), len(rows)]
+    content = coco_of(
+        [{"image_id": 100, "category_id": 3, "bbox": box, "segmentation": run_lengths(given)}]
+    )
+    content["images"][0] |= {"width": given.shape[1], "height": given.shape[0]}
+    coco.write_text(json.dumps(content))
+    build(photos, coco)
+    record = records_of(photos)["a/1.jpg"]
+    assert record["image"].shape[:2] == upright.shape
+    coded = {"size": list(upright.shape), "counts": record["objects"]["segmentation"][0].encode()}
+    assert np.array_equal(coco_mask.decode(coded), upright)
+    rows, columns = np.flatnonzero(upright.any(axis=1)), np.flatnonzero(upright.any(axis=0))
+    expected = [rows[0], columns[0], rows[-1] + 1, columns[-1] + 1]
+    assert np.allclose(record["objects"]["bbox"][0] * (*upright.shape, *upright.shape), expected)
+
+
+def write_voc(folder: Path) -> Path:
+    for name, (width, height) in SIZES.items():
+        file = folder / name.replace(".jpg", ".xml")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            f"<annotation><filename>{name}</filename><size><width>{width}</width>"
+            f"<height>{height}</height></size><object><name>dog</name><bndbox><xmin>3</xmin>"
+            "<ymin>5</ymin><xmax>12</xmax><ymax>16</ymax></bndbox></object></annotation>"
+        )
+    return folder
+
+
+def write_yolo(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "data.yaml").write_text("path: x\nnames:\n  0: cat\n  1: dog\n")
+    for name, (width, height) in SIZES.items():
+        file = folder / "labels" / name.replace(".jpg", ".txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        values = (7 / width, 10 / height, 10 / width, 12 / height)
+        file.write_text("1 " + " ".join(map(repr, values)) + "\n")
+    return folder / "labels"
+
+
+def write_csv(folder: Path) -> Path:
+    rows = [f"{name},dog,2,4,12,16" for name in SIZES]
+    folder.mkdir()
+    file = folder / "boxes.csv"
+    file.write_text("\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows]) + "\n")
+    return file
+
+
+def write_open_images(folder: Path) -> Path:
+    rows = []
+    for name, (width, height) in SIZES.items():
+        sides = (2 / width, 12 / width, 4 / height, 16 / height)
+        stem = name.partition("/")[2].removesuffix(".jpg")
+        rows.append(f"{stem},xclick,dog,1,{','.join(map(repr, sides))},0,0,1,0,0")
+    folder.mkdir()
+    file = folder / "boxes.csv"
+    header = (
+        "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,"
+        "IsDepiction,IsInside"
+    )
+    file.write_text("\n".join([header, *rows]) + "\n")
+    return file
+
+
+@pytest.mark.parametrize("write", [write_voc, write_yolo, write_csv, write_open_images])
+def test_every_form_gives_the_same_boxes(
+    photos: Path, tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    done = build(photos, write(tmp_path / "annotations"))
+    assert done.manifest.ledger.kept == 4
+    names = done.manifest.schema["objects/label"].class_names
+    for record in records_of(photos).values():
+        height, width = record["image"].shape[:2]
+        box = record["objects"]["bbox"] * (height, width, height, width)
+        assert np.allclose(box, [[4, 2, 16, 12]], atol=1e-4)
+        assert names[record["objects"]["label"][0]] == "dog"
+        assert record["objects"]["area"][0] == pytest.approx(120, rel=1e-5)
+
+
+def write_masks(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
+    masks = {}
+    for seed, (name, (width, height)) in enumerate(SIZES.items()):
+        mask = blob(width, height, seed) * 7 + blob(width, height, seed + 50) * 11
+        file = folder / name.replace(".jpg", ".png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(mask)
+        if seed % 2:  # as of Pascal VOC: numbers of colours
+            image = image.convert("P")
+            image.putdata(mask.ravel().tolist())
+        image.save(file)
+        masks[name] = mask
+    return masks
+
+
+def test_masks_keep_their_classes(photos: Path, tmp_path: Path) -> None:
+    masks = write_masks(tmp_path / "masks")
+    build(photos, tmp_path / "masks")
+    records = records_of(photos)
+    for name, mask in masks.items():
+        assert np.array_equal(records[name]["segmentation_mask"][..., 0], mask)
+    manifest = load_manifest(photos.parent / "set")
+    assert not manifest.schema.labels
+
+
+@pytest.mark.parametrize("resize", ["shorter:15", "crop:16x16", "pad:64x64"])
+def test_resized_masks_invent_no_class(photos: Path, tmp_path: Path, resize: str) -> None:
+    masks = write_masks(tmp_path / "masks")
+    build(photos, tmp_path / "masks", resize=resize, enlarge=True)
+    for name, record in records_of(photos).items():
+        mask = record["segmentation_mask"]
+        assert mask.shape == (*record["image"].shape[:2], 1)
+        others = {255} if resize.startswith("pad") else set()
+        assert set(np.unique(mask)) <= set(np.unique(masks[name])) | others
+
+
+def test_batches_have_objects(photos: Path, coco: Path) -> None:
+    build(photos, coco, resize="crop:32x32", enlarge=True)
+    stream = reader.load(
+        photos.parent / "set", batch_size=4, features=("objects", "id"), epochs=1, shuffle="off"
+    )
+    ((inputs, labels),) = list(stream)
+    assert labels.shape == (4, 3) and inputs["image"].shape == (4, 32, 32, 3)
+    assert set(inputs["objects"]) == {"bbox", "label", "area", "is_crowd", "segmentation"}
+    counts = [len(one) for one in inputs["objects"]["bbox"]]
+    assert counts == [len(one) for one in inputs["objects"]["label"]]
+    assert sum(counts) == sum(map(len, inputs["objects"]["segmentation"]))
+    (tensors, _), *_ = list(stream.dataset)
+    assert isinstance(tensors["objects"]["bbox"], tf.RaggedTensor)
+    padded = reader.load(
+        photos.parent / "set", batch_size=4, features=("objects",), epochs=1, list_size=5
+    )
+    ((inputs, _),) = list(padded)
+    assert inputs["objects"]["bbox"].shape == (4, 5, 4)
+    assert sorted(inputs["objects"]["count"].tolist()) == sorted(counts)
+    assert (inputs["objects"]["label"] == -1).sum() == 20 - sum(counts)
+
+
+def test_tfds_reads_objects(photos: Path, coco: Path) -> None:
+    import tensorflow_datasets as tfds
+
+    build(photos, coco)
+    builder = tfds.builder_from_directory(photos.parent / "set")
+    assert builder.info.features["objects"]["label"].names == ["dog", "cat", "bird"]
+    records = records_of(photos)
+    for example in builder.as_dataset("train"):
+        own = records[example["id"].numpy().decode()]["objects"]
+        for name, value in own.items():
+            read = example["objects"][name].numpy()
+            if name == "segmentation":
+                assert [one.decode() for one in read] == value
+            else:
+                assert np.array_equal(read, value)
+
+
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "no_area": {"bbox": [3, 3, 0, 5]},
+    "bad_box": {"bbox": [1, 2, None, 4]},
+    "bad_segmentation": {"segmentation": [[1, 1, 2, 2]]},
+    "no_class": {"category_id": 77},
+    "outside": {"bbox": [200, 3, 4, 5]},
+    "repeated_id": {"id": 1},
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_objects_that_cannot_be_used_are_counted(photos: Path, coco: Path, problem: str) -> None:
+    good = {"image_id": 100, "category_id": 7, "bbox": [1, 2, 3, 4], "id": 1}
+    bad = {**good, "id": 2, **PROBLEMS[problem]}
+    coco.write_text(json.dumps(coco_of([good, bad])))
+    done = build(photos, coco)
+    assert done.manifest.ledger.kept == 4
+    assert len(records_of(photos)["a/1.jpg"]["objects"]["label"]) == 1
+    assert done.manifest.ledger.dropped_objects == {problem.replace("_", "-"): 1}
+
+
+@pytest.mark.parametrize(
+    "segmentation",
+    [
+        {"size": [40, 61], "counts": "abc"},
+        {"size": [40, 60], "counts": [1, 2, 3]},
+        {"size": [40, 60], "counts": [-5, 2405]},
+        {"size": [40, 60], "counts": "0\x7f~"},
+        {"size": [40, 60]},
+        {"counts": [2400]},
+    ],
+)
+def test_run_lengths_that_do_not_fit_are_no_crash(
+    photos: Path, coco: Path, segmentation: Any
+) -> None:
+    one = {"image_id": 100, "category_id": 7, "bbox": [1, 2, 3, 4], "segmentation": segmentation}
+    coco.write_text(json.dumps(coco_of([one])))
+    assert build(photos, coco).manifest.ledger.dropped_objects == {"bad-segmentation": 1}
+
+
+def test_a_small_rest_of_an_object_goes(photos: Path, coco: Path) -> None:
+    name, (width, height) = "a/1.jpg", SIZES["a/1.jpg"]
+    side = min(width, height)
+    left = (width - side) // 2
+    one = {"image_id": 100, "category_id": 7, "bbox": [left - 6, 4, 8, 10]}  # a quarter is left
+    coco.write_text(json.dumps(coco_of([one])))
+    done = build(photos, coco, resize="crop:40x40", min_visible=0.3)
+    assert len(records_of(photos)[name]["objects"]["bbox"]) == 0
+    assert done.manifest.ledger.dropped_objects == {"cut-off": 1}
+
+
+def test_a_quarter_of_an_object_stays(photos: Path, coco: Path) -> None:
+    left = (60 - 40) // 2
+    one = {"image_id": 100, "category_id": 7, "bbox": [left - 6, 4, 8, 10]}
+    coco.write_text(json.dumps(coco_of([one])))
+    build(photos, coco, resize="crop:40x40", min_visible=0.2)
+    objects = records_of(photos)["a/1.jpg"]["objects"]
+    assert np.allclose(objects["bbox"] * 40, [[4, 0, 14, 2]]) and objects["area"][0] == 20
+
+
+def test_images_and_annotations_that_do_not_meet(photos: Path, coco: Path) -> None:
+    content = coco_of([{"image_id": 555, "category_id": 7, "bbox": [1, 2, 3, 4]}])
+    content["images"][0]["file_name"] = "gone.jpg"
+    coco.write_text(json.dumps(content))
+    done = build(photos, coco)
+    assert done.manifest.ledger.kept == 3
+    assert quarantined(photos) == {
+        "a/1.jpg": "no-row",
+        "instances.json/gone.jpg": "missing-file",
+        "instances.json/555": "no-such-image",
+    }
+
+
+def test_images_without_annotations_are_kept_by_choice(photos: Path, coco: Path) -> None:
+    content = coco_of([])
+    content["images"] = content["images"][:1]
+    coco.write_text(json.dumps(content))
+    (photos / "notes.txt").write_text("not an image")
+    assert build(photos, coco, unannotated="keep").manifest.ledger.kept == 4
+    assert not quarantined(photos)
+
+
+def test_an_annotated_size_must_be_that_of_the_image(photos: Path, coco: Path) -> None:
+    content = coco_of([])
+    content["images"][1] |= {"width": 10, "height": 10}
+    coco.write_text(json.dumps(content))
+    build(photos, coco)
+    assert quarantined(photos) == {"a/2.jpg": "annotated-size"}
+
+
+def test_masks_that_cannot_be_used(photos: Path, tmp_path: Path) -> None:
+    write_masks(tmp_path / "masks")
+    (tmp_path / "masks/a/1.png").write_bytes(b"no png")
+    Image.new("RGB", SIZES["a/2.jpg"]).save(tmp_path / "masks/a/2.png")
+    Image.new("L", (5, 5)).save(tmp_path / "masks/b/3.png")
+    (tmp_path / "masks/b/4.png").unlink()
+    with pytest.raises(InputError, match="All 4 records were rejected"):
+        build(photos, tmp_path / "masks")
+    done = build(photos, tmp_path / "masks", keep_empty=True)
+    assert done.manifest.ledger.kept == 0
+    assert quarantined(photos) == {
+        "a/1.jpg": "bad-mask",
+        "a/2.jpg": "bad-mask",
+        "b/3.jpg": "annotated-size",
+        "b/4.jpg": "no-row",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1, 2", "is not JSON"),
+        ('{"images": [{"id": 1, "bbox": NaN}], "categories": []}', "NaN is not JSON"),
+        ('{"images": [{"id": 1}], "annotations": [], "categories": []}', "not in the form of COCO"),
+        (
+            '{"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}], "categories": '
+            "[]}",
+            "two images '1'",
+        ),
+        ('{"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]}', "two classes 1"),
+    ],
+)
+def test_files_that_are_no_coco_are_refused(
+    photos: Path, coco: Path, content: str, message: str
+) -> None:
+    coco.write_text(content)
+    with pytest.raises(InputError, match=message):
+        build(photos, coco, annotations_format="coco")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": "x.csv"}, "cannot be combined with --labels"),
+        ({"label_pattern": "(?P<label>a)"}, "cannot be combined with --label-pattern"),
+        ({"keep_columns": "a"}, "annotations have none"),
+        ({"group_by": "a"}, "annotations have none"),
+        ({"source": "parquet"}, "needs files of images"),
+        ({"min_visible": 1.5}, "min-visible"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    photos: Path, coco: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        build(photos, coco, **options)
+
+
+def test_paths_that_are_no_annotations(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file or folder"):
+        build(photos, tmp_path / "gone.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="neither XML files"):
+        build(photos, tmp_path / "empty")
+    (tmp_path / "odd.csv").write_text("path,label\na,b\n")
+    with pytest.raises(InputError, match="no column 'xmin'"):
+        build(photos, tmp_path / "odd.csv")
+    yolo = write_yolo(tmp_path / "yolo")
+    (tmp_path / "yolo/data.yaml").unlink()
+    with pytest.raises(InputError, match="nothing names the classes"):
+        build(photos, yolo)
+
+
+def test_the_same_bytes_from_any_number_of_workers(photos: Path, coco: Path) -> None:
+    for number in range(40):
+        (photos / f"c{number}.jpg").write_bytes(photo((24, 24), number))
+    options = {"unannotated": "keep", "num_shards": 3, "resize": "fit:20x20"}
+    hashes = set()
+    for workers in (1, 2):
+        done = build(photos, coco, workers=workers, overwrite=True, **options)
+        hashes.add(done.manifest.root_hash)
+    assert len(hashes) == 1
+
+
+def test_a_later_generation_has_the_classes_of_the_set(
+    photos: Path, coco: Path, tmp_path: Path
+) -> None:
+    build(photos, coco)
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "5.jpg").write_bytes(photo((30, 30), 77))
+    content = {
+        "images": [{"id": 1, "file_name": "5.jpg", "width": 30, "height": 30}],
+        "categories": [{"id": 1, "name": "bird"}, {"id": 2, "name": "newt"}],
+        "annotations": [
+            {"id": number, "image_id": 1, "category_id": number, "bbox": [1, 1, 9, 9]}
+            for number in (1, 2)
+        ],
+    }
+    coco.write_text(json.dumps(content))
+    job = ImageOptions(
+        (str(more),), str(photos.parent / "set"), annotations=str(coco), workers=1, no_report=True
+    )
+    done = append(job, given=["annotations"])
+    assert done.manifest.schema["objects/label"].class_names == ("dog", "cat", "bird")
+    record = records_of(photos)["5.jpg"]
+    assert record["objects"]["label"].tolist() == [2]
