@@ -87,6 +87,7 @@ def export_annotations(
         records = random_access(root, split=split, decode=False)
         target = folder / "images" / split if images else None
         files[split] = folder / "annotations" / f"instances_{split}.json"
+        storage.make_folder(files[split].parent)
         done = ANNOTATION_FORMS[to](records, sizes, manifest.schema, files[split], target)
         counts = [before + own for before, own in zip(counts, done, strict=True)]
     return AnnotationExport(folder, manifest.root_hash, files, *counts)
@@ -118,6 +119,7 @@ def write_coco(
             image = {"id": number, "file_name": name, "width": width, "height": height}
             sink.write((b",\n" if number > 1 else b"\n") + _json(image))
             if images is not None:
+                storage.make_folder((images / name).parent)
                 with storage.create(images / name) as copy:
                     copy.write(record["image"])
             for one in _annotations(record["objects"], width, height):

@@ -194,7 +194,8 @@ def _check_no_columns(options: ImageOptions) -> None:
 
 def _notes_on_pixels(options: ImageOptions) -> list[str]:
     """A note if kept columns seem to hold positions in images that are resized."""
-    kept = (one.name for one in parse_kept(options.keep_columns) if one.type.is_number)
+    columns = parse_kept(options.keep_columns)
+    kept = (one.name for one in columns if one.kind not in ("image", "bbox"))
     names = [name for name in kept if _OF_PIXELS.search(name)]
     if not names or options.resize == "none":
         return []

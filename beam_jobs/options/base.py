@@ -372,6 +372,11 @@ class PreprocessOptions:
         return self.labels
 
     @property
+    def caption(self) -> tuple[str, bool]:
+        """The column of captions, and whether it holds several; "" without one."""
+        return "", False
+
+    @property
     def has_groups(self) -> bool:
         """Whether records may have a group."""
         return self.group_by is not None or "group" in pattern_groups(self.label_pattern)

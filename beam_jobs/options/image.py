@@ -9,9 +9,10 @@ from typing_extensions import override
 
 from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.formats import CONTAINERS, formats_of
-from beam_jobs.options.values import FILE, parse_quality
-from foundation.options import Limits, option, redeclared
-from shard_format import ENCODINGS, UsageError
+from beam_jobs.options.values import FILE, parse_caption, parse_quality
+from foundation import storage
+from foundation.options import Limits, flag_of, option, redeclared
+from shard_format import ENCODINGS, UsageError, file_sha256
 
 # Members of beam_jobs.images.resize.FILTERS, which is loaded only by jobs.
 RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
@@ -98,6 +99,44 @@ Examples:
         choices=("reject", "keep"),
         absent_as="reject",
     )
+    caption_column: str | None = option(
+        None,
+        "Column or field with the caption of an image, which is cleaned and stored as caption; "
+        "NAME[*] holds lists of captions, which stay together.",
+        "NAME",
+        check=lambda flag, value: parse_caption(value),
+        absent_as=None,
+        reading=8,
+    )
+    clean_captions: str = option(
+        "nfc,controls,whitespace:blanks=true",
+        "Cleaning steps and filters of captions, as --clean of documents: none, a recipe or steps, "
+        "such as whitespace,length:min_words=3,language:only=en.",
+        "STEP,...",
+        absent_as="nfc,controls,whitespace:blanks=true",
+    )
+    tokenizer: str | None = option(
+        None,
+        "A tokenizer.json of Hugging Face tokenizers or a SentencePiece model: captions are also "
+        "stored as token ids.",
+        form=FILE,
+        absent_as=None,
+    )
+    max_caption_tokens: int = option(
+        77,  # the context of CLIP (Radford et al. 2021, section 2.4)
+        "With --tokenizer: length to which the token ids of a caption are cut or filled up.",
+        "N",
+        type=int,
+        limits=Limits(1, 1 << 20),
+        absent_as=77,
+    )
+    near_by: str = option(
+        "image",
+        "With --dedup near: whether images are alike by their pixels, by their captions, or only "
+        "if both are.",
+        choices=("image", "caption", "both"),
+        absent_as="image",
+    )
     resize: str = option(
         "shorter:256",
         "shorter:N scales the shorter side to N; fit:WxH scales to fit the box; crop:WxH covers "
@@ -181,10 +220,20 @@ Examples:
             self._refuse_pair("--quality keep", f"--encoding {self.encoding}", "needs jpeg")
         if self.labels is not None and self.source not in ("auto", "table"):
             self._refuse_pair("--labels", f"--source {self.source}", "needs a folder of images")
+        for name, needed in (("tokenizer", "caption_column"), ("near_by", "caption_column")):
+            if getattr(self, name) not in (None, "image") and getattr(self, needed) is None:
+                raise UsageError(
+                    f"{flag_of(name)} is for captions, and there is no {flag_of(needed)}. Add it."
+                )
         if self.annotations is not None and self.source not in ("auto", "table", *CONTAINERS):
             self._refuse_pair("--annotations", f"--source {self.source}", "needs files of images")
         if self.source == "table" and self.table is None:
             raise UsageError("--source table has no table. Name it with --labels FILE.")
+
+    @property
+    def caption(self) -> tuple[str, bool]:
+        """The column of the captions, and whether it holds several; "" without one."""
+        return parse_caption(self.caption_column) if self.caption_column else ("", False)
 
     @property
     @override
@@ -195,6 +244,8 @@ Examples:
     def config(self) -> dict[str, Any]:
         keeps, quality = parse_quality(self.quality)
         values = super().config() | {"quality": f"keep:{quality}" if keeps else quality}
+        if self.tokenizer is not None:
+            values["tokenizer"] = file_sha256(storage.place_of(self.tokenizer))
         if self.resize == "none":
             for name in ("enlarge", "resize_filter"):  # nothing is scaled
                 values.pop(name, None)

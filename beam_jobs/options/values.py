@@ -278,6 +278,18 @@ def parse_kept(text: str | None) -> tuple[Feature, ...]:
     return Schema("", tuple(kept)).features
 
 
+def parse_caption(text: str) -> tuple[str, bool]:
+    """(column, whether it holds lists) of "caption" or "captions[*]".
+
+    Raises:
+        UsageError: The name is missing.
+    """
+    column, several = text.removesuffix("[*]"), text.endswith("[*]")
+    if not column:
+        raise UsageError(f"--caption-column is {text!r}, without a name. Write NAME or NAME[*].")
+    return column, several
+
+
 def parse_labels(text: str) -> tuple[str, ...]:
     """The columns of "make,colour": the main label first, then those of further label features.
 

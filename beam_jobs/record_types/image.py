@@ -17,13 +17,19 @@ from PIL import features
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray
+from beam_jobs.corpus.labels import ANNOTATIONS
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.counters import Sums
+from beam_jobs.dedup.both_near import common_pairs, near_in_both
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
 from beam_jobs.dedup.images.near_rounds import near_search
 from beam_jobs.dedup.near_rounds import NearSearch
+from beam_jobs.dedup.text.near_duplicates import near_duplicates as near_texts
+from beam_jobs.dedup.text.near_duplicates import near_earlier_ones as near_earlier_texts
+from beam_jobs.dedup.text.near_rounds import near_search as near_texts_search
+from beam_jobs.dedup.text.signatures import NEAR_FIELDS, near_columns
 from beam_jobs.images.annotated import AnnotationPlacer, orientation_of, problem_field
 from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted, heif
 from beam_jobs.images.decode.base import parse_background
@@ -50,8 +56,12 @@ from beam_jobs.record_types.base import (
     kept_index_columns,
     label_index_columns,
 )
+from beam_jobs.record_types.captions import Captions
+from beam_jobs.staging.assignment import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
+from beam_jobs.workspace import Workspace
+from foundation.storage import Place
 from shard_format import Feature, Schema, id_hash
 
 # To find near duplicates.
@@ -95,14 +105,17 @@ class ImageRecords(SingleRecords):
             time_limit=options.time_limit,
         )
         self._filters = filter_options(options)
-        self._near = options.dedup == "near"
-        self.dedup_features = _NEAR_FIELDS if self._near else ()
-        self.planning_passes = int(self._near)
+        self._near = options.dedup == "near" and options.near_by != "caption"
+        self._near_captions = options.dedup == "near" and options.near_by != "image"
+        self.dedup_features = (*_NEAR_FIELDS * self._near, *NEAR_FIELDS * self._near_captions)
+        self.planning_passes = self._near + self._near_captions
+        self._captions = Captions(options) if options.caption_column else None
+        self.consumed = frozenset({ANNOTATIONS.name, options.caption[0]})
         self._placer = placer_of(options)
         problems = self._placer.problems if self._placer else ()
         not_enlarged = pa.field("not_enlarged", pa.bool_(), nullable=False)
         self.ledger_columns = (not_enlarged, *map(problem_field, problems))
-        self.schema = _schema(options, self._placer)
+        self.schema = _schema(options, self._placer, self._captions)
         self.late_columns = label_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
         self.kept_columns = kept_index_columns(options, own_columns)
@@ -125,6 +138,8 @@ class ImageRecords(SingleRecords):
             "near": self._near,
             "kernels": kernels,
             **({"annotations": dataclasses.astuple(self._placer)} if self._placer else {}),
+            **({"captions": self._captions.options()} if self._captions else {}),
+            **({"near_captions": True} if self._near_captions else {}),
         }
 
     @override
@@ -178,8 +193,36 @@ class ImageRecords(SingleRecords):
         return values, {problem_field(one).name: problems[one] for one in self._placer.problems}
 
     @override
+    def check(self) -> None:
+        if self._captions:
+            self._captions.check()
+
+    @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
-        batch = super().prepare_batch(records)
+        if self._captions is None:
+            return self._with_hashes(super().prepare_batch(records))
+        said = self._captions.clean(records)
+        left = [row for row in range(len(records)) if row not in said.rejects]
+        batch = self._with_hashes(super().prepare_batch([records[row] for row in left]))
+        rows = np.array(left, np.int64)[batch.rows]
+        captions = [said.captions[row] for row in rows.tolist()]
+        statistics = dict(batch.statistics)
+        if self._near_captions:
+            texts = ["\n".join(own) for own in captions]
+            statistics |= near_columns(pa.array(texts, pa.large_string()))
+        rejects = [(left[row], rejection) for row, rejection in batch.rejects]
+        rejects += [
+            (row, rejection.at("prepare").with_data(records[row].original))
+            for row, rejection in said.rejects.items()
+        ]
+        return batch._replace(
+            rows=rows,
+            values={**batch.values, **self._captions.values(captions)},
+            statistics=statistics,
+            rejects=sorted(rejects, key=lambda one: one[0]),
+        )
+
+    def _with_hashes(self, batch: PreparedBatch) -> PreparedBatch:
         thumbnails = batch.statistics.get("thumbnail")
         if thumbnails is None:
             return batch
@@ -223,19 +266,39 @@ class ImageRecords(SingleRecords):
 
     @override
     def near_duplicates(self, sidecars: Sidecars) -> NearPairs:
-        return near_duplicates(sidecars, self._options.near_threshold, self._options.workers)
+        threshold, workers = self._options.near_threshold, self._options.workers
+        finders = (near_duplicates,) * self._near + (near_texts,) * self._near_captions
+        found_by = [find(sidecars, threshold, workers) for find in finders]
+        return found_by[0] if len(found_by) == 1 else near_in_both(*found_by)
 
     @property
     @override
     def near_search(self) -> NearSearch | None:
-        return near_search(self._options.near_threshold, self._options.workers)
+        threshold, workers = self._options.near_threshold, self._options.workers
+        if self._near and self._near_captions:
+            return None
+        search = near_texts_search if self._near_captions else near_search
+        return search(threshold, workers)
 
     @override
     def near_earlier_ones(
         self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
     ) -> NearPairs:
         threshold, workers = self._options.near_threshold, self._options.workers
-        return near_earlier_ones(sidecars, records, stored, threshold, workers)
+        pairs = [near_earlier_ones(sidecars, records, stored, threshold, workers)] * self._near
+        if self._near_captions:
+            pairs.append(near_earlier_texts(sidecars, records, stored, threshold))
+        return pairs[0] if len(pairs) == 1 else common_pairs(*pairs)
+
+    @override
+    def prepare_shared_artifacts(
+        self, workspace: Workspace, sample: TrainingSample
+    ) -> tuple[dict[str, Any], list[str]]:
+        return (self._captions.config() if self._captions else {}), []
+
+    @override
+    def files(self, workspace: Workspace) -> dict[str, Place]:
+        return self._captions.files() if self._captions else {}
 
     @override
     def training_sums(self) -> list[Sums]:
@@ -261,7 +324,9 @@ def placer_of(options: ImageOptions) -> AnnotationPlacer | None:
     return AnnotationPlacer(form, classes, options.min_visible)
 
 
-def _schema(options: ImageOptions, placer: AnnotationPlacer | None) -> Schema:
+def _schema(
+    options: ImageOptions, placer: AnnotationPlacer | None, captions: Captions | None
+) -> Schema:
     declared = [
         Feature("id", "text"),
         Feature("image", "image", (-1, -1, 3), encoding=options.encoding),
@@ -269,4 +334,5 @@ def _schema(options: ImageOptions, placer: AnnotationPlacer | None) -> Schema:
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
     objects = placer.features if placer else ()
-    return Schema("image", (*declared, *objects, *further_features(options)))
+    said = captions.features if captions else ()
+    return Schema("image", (*declared, *said, *objects, *further_features(options)))

@@ -22,8 +22,7 @@ from beam_jobs.dedup.text.reduced_documents import (
 )
 from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segment_hashes
-from beam_jobs.dedup.text.shingles import shingles
-from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
+from beam_jobs.dedup.text.signatures import NEAR_FIELDS, near_columns
 from beam_jobs.options import TextOptions
 from beam_jobs.options.text import DEFAULT_CLEANING
 from beam_jobs.options.values import parse_names
@@ -46,12 +45,6 @@ from beam_jobs.text.extractor import TextExtractor, document_batch
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema
 
-# To find near duplicates: 128 uint32, and the hashes of all word 5-grams, which take about two
-# thirds of the bytes of the text and are read for candidate pairs only.
-_NEAR_FIELDS = (
-    pa.field("near_signature", pa.binary(SIGNATURE_BYTES), nullable=False),
-    pa.field("near_shingles", pa.large_list(pa.uint32()), nullable=False),
-)
 _SEGMENT_FIELD = pa.field(SEGMENT_HASHES, pa.large_list(pa.uint64()), nullable=False)
 # --dedup-parts reads all sidecars to count segments, to find repeated ones, to leave out records
 # and to name the classes of the rest.
@@ -89,7 +82,7 @@ class TextRecords(RecordType):
         self._near = options.dedup == "near"
         self._segments = options.dedup_parts if options.dedup_parts != "off" else None
         self.dedup_features = (
-            *_NEAR_FIELDS * self._near,
+            *NEAR_FIELDS * self._near,
             *(_SEGMENT_FIELD,) * bool(self._segments),
         )
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
@@ -156,12 +149,7 @@ class TextRecords(RecordType):
     def _dedup_features_of(self, text: pa.LargeStringArray) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}
         if self._near:
-            sets = shingles(text)
-            stored = pa.py_buffer(signatures(sets).astype("<u4").tobytes())
-            columns["near_signature"] = pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(SIGNATURE_BYTES), len(text), [None, stored]
-            )
-            columns["near_shingles"] = sets.column()
+            columns |= near_columns(text)
         if self._segments:
             columns[SEGMENT_HASHES] = segment_hashes(text, self._segments)
         return columns
@@ -178,7 +166,7 @@ class TextRecords(RecordType):
     @property
     def stored_features(self) -> tuple[pa.Field, ...]:
         """Without segments: --dedup-parts needs those of all documents at once."""
-        return _NEAR_FIELDS * self._near
+        return NEAR_FIELDS * self._near
 
     @override
     def near_earlier_ones(

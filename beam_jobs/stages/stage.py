@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.kept_values import kept_value
-from beam_jobs.corpus.labels import ANNOTATIONS, check_annotated, kept_columns
+from beam_jobs.corpus.labels import check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
     FILTER,
@@ -299,7 +299,7 @@ class UnitAtWork:
         values, further = dict(prepared.values), dict[str, Any]()
         for number, feature in enumerate(self._kept):
             kept = [record.annotations.kept[number] for record in records]
-            if feature is ANNOTATIONS:
+            if feature.name in self._record_type.consumed:
                 continue
             if feature.kind == "class_label":
                 further[label_column(feature.name)] = kept

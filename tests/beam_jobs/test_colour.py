@@ -10,6 +10,7 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageCms
 
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.images import colour
 from beam_jobs.images.decode import DecodingOptions, decode_image, decode_unconverted
 from beam_jobs.images.resize import parse_resize, resize_image
@@ -250,8 +251,11 @@ def test_a_record_has_the_converted_colours_everywhere(photograph):
     records = ImageRecords(ImageOptions(("in",), "out", dedup="near", encoding="raw", blank=1.0))
     small = photograph[:256, :256]  # of its own size
     stored = in_space(small, ADOBE_RGB)
-    record = records.prepare("a", saved(stored, "PNG", icc_profile=ADOBE_RGB))
-    plain = records.prepare("a", saved(Image.fromarray(by_pillow(stored, ADOBE_RGB)), "PNG"))
+    files = (
+        saved(stored, "PNG", icc_profile=ADOBE_RGB),
+        saved(Image.fromarray(by_pillow(stored, ADOBE_RGB)), "PNG"),
+    )
+    record, plain = (records.prepare(RawRecord("a", data, data)) for data in files)
     assert record.values == plain.values and record.fingerprint == plain.fingerprint
     assert record.statistics["pixel_sum"] == plain.statistics["pixel_sum"]
     thumbnails = [np.frombuffer(one.statistics["thumbnail"], np.uint8) for one in (record, plain)]

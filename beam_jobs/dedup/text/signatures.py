@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.text.shingles import Shingles
+from beam_jobs.dedup.text.shingles import Shingles, shingles
 from shard_format import mix
 
 SIGNATURE = 128  # places: uint32 each, little-endian where stored
@@ -21,6 +22,24 @@ SIGNATURE_BYTES = 4 * SIGNATURE
 _BLOCK = 1 << 15
 _SEED = 0x4D494E48415348  # "MINHASH"
 _FACTORS = (mix(_SEED + np.arange(SIGNATURE)) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+
+# To find near duplicates: 128 uint32, and the hashes of all word 5-grams, which take about two
+# thirds of the bytes of the text and are read for candidate pairs only.
+NEAR_FIELDS = (
+    pa.field("near_signature", pa.binary(SIGNATURE_BYTES), nullable=False),
+    pa.field("near_shingles", pa.large_list(pa.uint32()), nullable=False),
+)
+
+
+def near_columns(text: pa.LargeStringArray) -> dict[str, pa.Array]:
+    """[n] each: the columns of NEAR_FIELDS of some texts."""
+    sets = shingles(text)
+    stored = pa.py_buffer(signatures(sets).astype("<u4").tobytes())
+    kind = pa.binary(SIGNATURE_BYTES)
+    return {
+        "near_signature": pa.FixedSizeBinaryArray.from_buffers(kind, len(text), [None, stored]),
+        "near_shingles": sets.column(),
+    }
 
 
 def signatures(sets: Shingles) -> npt.NDArray[np.uint32]:

@@ -568,3 +568,42 @@ def test_a_later_generation_has_the_classes_of_the_set(
     assert done.manifest.schema["objects/label"].class_names == ("dog", "cat", "bird")
     record = records_of(photos)["5.jpg"]
     assert record["objects"]["label"].tolist() == [2]
+
+
+def test_an_export_is_read_back(photos: Path, coco: Path, tmp_path: Path) -> None:
+    (photos / "a/2.jpg").write_bytes(photo(SIZES["a/2.jpg"], 1, orientation=6))
+    build(photos, coco, split="train=0.5,test=0.5", encoding="png")
+    done = reader.export_annotations(tmp_path / "set", tmp_path / "coco", images=True)
+    assert done.images == 4 and done.objects == len(OBJECTS)
+    source, seen = COCO(str(coco)), 0
+    by_name = {one["file_name"]: one for one in source.loadImgs(source.getImgIds())}
+    for split, file in done.files.items():
+        written = COCO(str(file))
+        records = {one["id"]: one for one in reader.random_access(tmp_path / "set", split)}
+        for image in written.loadImgs(written.getImgIds()):
+            name = image["file_name"].removesuffix(".png")
+            pixels = np.asarray(Image.open(tmp_path / "coco/images" / split / image["file_name"]))
+            assert np.array_equal(pixels, records[name]["image"])
+            assert pixels.shape == (image["height"], image["width"], 3)
+            if name == "a/2.jpg":
+                continue
+            expected = source.loadAnns(source.getAnnIds(by_name[name]["id"]))
+            objects = written.loadAnns(written.getAnnIds(image["id"]))
+            for one, other in zip(objects, expected, strict=True):
+                seen += 1
+                assert np.allclose(one["bbox"], other["bbox"], atol=2e-3)
+                assert one["area"] == pytest.approx(other["area"], abs=1e-3)
+                label = written.loadCats(one["category_id"])[0]["name"]
+                assert label == source.loadCats(other["category_id"])[0]["name"]
+                if "segmentation" in other:
+                    assert np.array_equal(written.annToMask(one), source.annToMask(other))
+    assert seen == len(OBJECTS) - 1
+
+
+def test_a_set_without_objects_has_nothing_to_export(photos: Path, tmp_path: Path) -> None:
+    options = {"split": "train=1", "no_labels": True, "workers": 1, "no_report": True}
+    preprocess(ImageOptions((str(photos),), str(tmp_path / "set"), **options))
+    with pytest.raises(InputError, match="has no objects"):
+        reader.export_annotations(tmp_path / "set", tmp_path / "out")
+    with pytest.raises(UsageError, match="to 'voc'"):
+        reader.export_annotations(tmp_path / "set", tmp_path / "out", "voc")

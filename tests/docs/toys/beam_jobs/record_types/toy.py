@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
-from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.options.toy import ToyOptions
 from beam_jobs.record_types.base import Prepared, SingleRecords
@@ -67,6 +67,6 @@ class ToyRecords(SingleRecords):
     def stage_options(self) -> dict[str, Any]:
         return {}
 
-    def prepare(self, record_id: str, data: bytes) -> Prepared:
-        values = {"id": record_id, "text": data.decode()[::-1]}
-        return Prepared(values, hashlib.md5(data).digest(), {})
+    def prepare(self, record: RawRecord) -> Prepared:
+        values = {"id": record.record_id, "text": record.payload.decode()[::-1]}
+        return Prepared(values, hashlib.md5(record.payload).digest(), {})
