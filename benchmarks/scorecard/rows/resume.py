@@ -88,7 +88,8 @@ A program reads 90 % of a shuffled epoch in batches of 64, and saves its state. 
 it; the time from opening the set to the next batch counts, imports do not. The next eight batches
 are compared with those that the first process read. Records are their own numbers, so that nothing
 but finding the place takes time; the buffer that tf.data saves grows with the size of records.
-WebDataset has no state: it reads the records before the place again.
+WebDataset has no state: it reads the records before the place again. The state of Grain is the
+number of the next record, so that the first process goes to the place and does not read up to it.
 """,
     _COLUMNS,
     functools.partial(_subjects, count=_MILLION),
