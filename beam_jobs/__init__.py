@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from beam_jobs.dry_run import dry_run as dry_run
     from beam_jobs.generations.append import append as append
     from beam_jobs.options import ImageOptions as ImageOptions
+    from beam_jobs.options import RecordOptions as RecordOptions
     from beam_jobs.options import TextOptions as TextOptions
     from beam_jobs.run import BuildReport as BuildReport
     from beam_jobs.run import preprocess as preprocess
@@ -39,6 +40,7 @@ _HOMES = {
     "BuildShardSet": "beam_jobs.transform",
     "DryRun": "beam_jobs.dry_run",
     "ImageOptions": "beam_jobs.options",
+    "RecordOptions": "beam_jobs.options",
     "TextOptions": "beam_jobs.options",
     "append": "beam_jobs.generations.append",
     "dry_run": "beam_jobs.dry_run",

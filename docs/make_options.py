@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from beam_jobs.options import ImageOptions, PreprocessOptions, RecordOptions, TextOptions
 from beam_jobs.text.cleaning import RECIPES, STEPS, CleaningStep
 from foundation.options import declared, default_of, flag_of
 from trainer.export.options import ExportOptions
@@ -60,6 +60,13 @@ CHAPTERS = (
     ),
     Chapter(
         "Preprocessing text", "For `shardmill preprocess text`.", TextOptions, PreprocessOptions
+    ),
+    Chapter(
+        "Preprocessing records",
+        "For `shardmill preprocess records`, whose records a Python program reads "
+        "([docs/records.md](records.md)).",
+        RecordOptions,
+        PreprocessOptions,
     ),
     Chapter(
         "Training",

@@ -41,6 +41,7 @@ KINDS = {
     "text": "raw text",
     "tokens": "token ids",
     "packed": "packed sequences",
+    "record": "records of any features",
 }
 # A side in pixels. One such image takes 768 MiB; larger ones are meant to be cut into tiles.
 MAX_IMAGE_SIZE = 1 << 14

@@ -67,10 +67,31 @@ def finish_columns(entries: pa.LargeBinaryArray, late: pa.LargeBinaryArray) -> p
 def _entries(feature: Feature, values: pa.Array | Sequence[Any]) -> list[pa.Array]:
     """Columns that make the entries of a feature when they are joined."""
     single = _single(feature, values)
-    if single is None:
+    if single is not None:
+        sizes = np.asarray(pc.binary_length(single), np.int64)
+        return [heads(*_head(feature, sizes)), single]
+    numbers = _numbers(feature, values)
+    if numbers is None:
         return [pa.array(_one_by_one(feature, values), pa.large_binary())]
-    sizes = np.asarray(pc.binary_length(single), np.int64)
-    return [_heads(feature, sizes), single]
+    if numbers.dtype == np.float32:
+        rows = numbers.astype("<f4").view(np.uint8).reshape(-1, numbers.itemsize)
+        sizes = np.full(len(rows), numbers.itemsize)
+        return [heads(*_head(feature, sizes), rows)]
+    return [heads(*_head(feature, varint_sizes(numbers)), numbers)]
+
+
+def _numbers(feature: Feature, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+    """[n] int64 from 0, or float32, if each record has one such number; else None."""
+    if feature.shape or not feature.is_flat:
+        return None
+    kinds = set(map(type, values))
+    if feature.storage == "float_list" and kinds <= {float}:
+        with np.errstate(over="ignore"):  # as struct has it, where values are not checked
+            return np.array(values, np.float32)
+    if feature.storage == "int64_list" and kinds <= {int} and values:
+        if 0 <= min(values) and max(values) < 1 << 63:
+            return np.array(values, np.int64)
+    return None
 
 
 def _single(feature: Feature, values: pa.Array | Sequence[Any]) -> pa.LargeBinaryArray | None:
@@ -98,19 +119,19 @@ def _one_by_one(feature: Feature, values: Sequence[Value]) -> list[bytes]:
     return entries
 
 
-def _heads(feature: Feature, sizes: Sizes) -> pa.LargeBinaryArray:
-    """[n] large_binary, what is before a value of so many bytes."""
+def _head(feature: Feature, sizes: Sizes) -> tuple[bytes | Sizes, ...]:
+    """What is before a value of so many bytes, for `heads`."""
     stored = 1 + varint_sizes(sizes) + sizes  # the value in its list
     listed = 1 + varint_sizes(stored) + stored  # the list in its Feature
     name = delimited(FIELD_1, feature.name.encode())
     entry = len(name) + 1 + varint_sizes(listed) + listed
     tags = (bytes((tag,)) for tag in (FIELD_1, FIELD_2, STORAGE_TAG[feature.storage], FIELD_1))
     first, second, third, last = tags
-    return heads(first, entry, name + second, listed, third, stored, last, sizes)
+    return first, entry, name + second, listed, third, stored, last, sizes
 
 
-def heads(*parts: bytes | Sizes) -> pa.LargeBinaryArray:
-    """[n] large_binary: constants, and varints of [n] numbers in [0, 2 ** 63), joined."""
+def heads(*parts: bytes | npt.NDArray[Any]) -> pa.LargeBinaryArray:
+    """[n] large_binary: constants, varints of [n] numbers in [0, 2 ** 63), and [n, size] bytes."""
     records = next(len(part) for part in parts if isinstance(part, np.ndarray))
     blocks: list[npt.NDArray[np.uint8]] = []
     written: list[npt.NDArray[np.bool_]] = []
@@ -118,6 +139,10 @@ def heads(*parts: bytes | Sizes) -> pa.LargeBinaryArray:
         if isinstance(part, bytes):
             blocks.append(np.tile(np.frombuffer(part, np.uint8), (records, 1)))
             written.append(np.ones((records, len(part)), bool))
+            continue
+        if part.ndim == 2:
+            blocks.append(part)
+            written.append(np.ones(part.shape, bool))
             continue
         count = varint_sizes(part)
         places = np.arange(int(count.max(initial=1)))

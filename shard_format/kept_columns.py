@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from shard_format.index import index_schema
 from shard_format.schema import Feature
 
 KEPT_TYPES = {
@@ -23,13 +24,19 @@ KEPT_TYPES = {
 }
 """Type of the column by the kind of the feature."""
 
+_OWN_COLUMNS = frozenset(index_schema(()).names)
 TEXT_BYTES = 256
 """Bytes of a text that the index has; of a longer one as many whole characters as fit."""
 
 
-def is_in_index(feature: Feature) -> bool:
-    """Whether a kept column is in the index: it is one text or number."""
+def is_scalar(feature: Feature) -> bool:
+    """Whether a feature is one text or number."""
     return feature.kind in KEPT_TYPES and not feature.shape
+
+
+def is_in_index(feature: Feature) -> bool:
+    """Whether a kept column is in the index: a scalar, with a name that no other column has."""
+    return is_scalar(feature) and feature.name not in _OWN_COLUMNS
 
 
 def index_values(values: Sequence[str | int | float], kind: str) -> pa.Array:

@@ -22,8 +22,13 @@ ENCODINGS = ("jpeg", "png", "webp", "raw")
 KEPT_IN_INDEX = "kept_in_index"
 """Key of the manifest's config: true if the index has the kept columns (`Schema.kept`)."""
 
-# Features that record types write themselves; a column that is kept has none of these names.
-OWN_FEATURES = frozenset("id text image label height width tokens segments positions".split())
+# Features that a record type writes itself, by its name; kept columns are others. Of documents they
+# are those of every other type too.
+_OWN_FEATURES = {
+    "image": frozenset({"id", "image", "height", "width"}),
+    "record": frozenset({"id"}),
+    "text": frozenset({"id", "text", "tokens", "segments", "positions"}),
+}
 
 # "float32", "float32[*,4]", "int64[*][*,2]"
 _FORM = re.compile(r"(?P<kind>\w+)(?P<dims>(\[[\d*]+(,[\d*]+)*\])*)")
@@ -207,8 +212,9 @@ class Schema:
     @property
     def kept(self) -> list[Feature]:
         """The features of `--keep-columns`, and those of objects and masks."""
-        labels = self.labels
-        return [one for one in self.features if one.name not in OWN_FEATURES and one not in labels]
+        own = _OWN_FEATURES.get(self.record_type, _OWN_FEATURES["text"])
+        taken = {*own, *(label.name for label in self.labels)}
+        return [one for one in self.features if one.name not in taken]
 
     @functools.cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:

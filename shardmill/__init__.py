@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from beam_jobs import BuildReport as BuildReport
     from beam_jobs import BuildShardSet as BuildShardSet
     from beam_jobs import ImageOptions as ImageOptions
+    from beam_jobs import RecordOptions as RecordOptions
     from beam_jobs import TextOptions as TextOptions
     from beam_jobs import append as append
     from beam_jobs import preprocess as preprocess
@@ -49,7 +50,15 @@ if TYPE_CHECKING:
 # The names of each module, imported when they are first used; see `lazy_names`.
 _NAMES = {
     "beam_jobs": (
-        *("BuildReport", "BuildShardSet", "ImageOptions", "TextOptions", "append", "preprocess"),
+        *(
+            "BuildReport",
+            "BuildShardSet",
+            "ImageOptions",
+            "RecordOptions",
+            "TextOptions",
+            "append",
+            "preprocess",
+        ),
     ),
     "beam_jobs.dry_run": ("dry_run",),
     "beam_jobs.generations.compact": ("compact",),

@@ -168,6 +168,9 @@ class CorpusListing:
     def _items_of(
         self, item: SourceItem, folders: tuple[str, ...], number: int
     ) -> Iterator[SourceItem]:
+        if self._extractor.lists_items:
+            yield from self._extractor.items(item)
+            return
         if self._labels is not None and self._labels.is_this(item):
             self._on_ignored(item.record_id)
             return

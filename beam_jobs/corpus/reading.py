@@ -124,6 +124,9 @@ class CorpusReader:
         return self._rejected(item, Rejection(CHANGED, detail, data=data))
 
     def _read(self, item: SourceItem) -> Iterator[ReadResult]:
+        if self._extractor.lists_items:
+            yield from self._extractor.read(item)
+            return
         if item.reason:
             yield self._rejected_by_listing(item)
             return

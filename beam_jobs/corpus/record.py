@@ -186,6 +186,7 @@ class RawRecord(NamedTuple):
         annotations: Label, group, split and kept columns.
         encoding: Character encoding that text was decoded from, as Python names it.
         is_html: Whether the text is HTML.
+        size: Bytes that it takes in memory, where it has no original.
     """
 
     record_id: str
@@ -194,6 +195,7 @@ class RawRecord(NamedTuple):
     annotations: Annotations = Annotations()
     encoding: str = ""
     is_html: bool = False
+    size: int = 0
 
 
 class UnusableRecord(NamedTuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
-from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record import ReadResult, Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
 
 
@@ -31,6 +31,7 @@ class RecordExtractor(abc.ABC):
             no folder.
         needs_class_folders: Whether only folders can label records.
         limit: Most bytes of a record.
+        lists_items: Whether it lists the items of a source, and reads them, itself.
     """
 
     noun: ClassVar[str]
@@ -40,6 +41,7 @@ class RecordExtractor(abc.ABC):
     groups_members: ClassVar[bool] = False
     keeps_example: ClassVar[bool] = False
     labels_around_archives: ClassVar[bool] = False
+    lists_items: ClassVar[bool] = False
     in_file_names: bool = False
     needs_class_folders: bool
     columns: tuple[str, ...]
@@ -53,6 +55,18 @@ class RecordExtractor(abc.ABC):
         Raises:
             InputError: They ask for columns that are not there, or SRC is ambiguous.
         """
+
+    def items(self, file: SourceItem) -> Iterator[SourceItem]:
+        """The items of a source, where it lists them itself.
+
+        Raises:
+            InputError: They cannot be listed.
+        """
+        raise NotImplementedError
+
+    def read(self, item: SourceItem) -> Iterator[ReadResult]:
+        """The records of an item that `items` has listed."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def container_of(self, item: SourceItem) -> str:

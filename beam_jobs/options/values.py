@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from foundation import storage
@@ -26,6 +27,8 @@ MOST_VOCABULARY = 1_000_000
 
 # Features that shardmill writes itself; --keep-columns may not name one, nor a further label.
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
+
+_IDS = ("id", "label")  # of records of a program
 
 DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
 _COMMA_IN_SHAPE = re.compile(r",(?=[^[\]]*\])")
@@ -252,30 +255,38 @@ def parse_trained(text: str) -> tuple[str, int]:
 
 
 def parse_kept(text: str | None) -> tuple[Feature, ...]:
+    """The features of --keep-columns, see `parse_features`."""
+    return parse_features("--keep-columns", text, RESERVED_FEATURES) if text else ()
+
+
+def parse_features(flag: str, text: str, reserved: Container[str] = _IDS) -> tuple[Feature, ...]:
     """The features of "author,year:int64,boxes:float32[*,4]"; the default kind is text.
+
+    Args:
+        flag: The option, for messages.
+        text: Its value.
+        reserved: Names that none may have.
 
     Raises:
         UsageError: A form is none, a name is reserved, or one has the name of a part of another.
     """
-    if not text:
-        return ()
     from shard_format.schema import Feature, Schema  # not for --help
 
-    kept = []
-    for part in parse_names("--keep-columns", _COMMA_IN_SHAPE.sub(";", text)):
+    features = []
+    for part in parse_names(flag, _COMMA_IN_SHAPE.sub(";", text)):
         name, _, form = part.rpartition(":") if ":" in part else (part, "", "text")
         if not name or form.startswith("class_label"):
             raise UsageError(
-                f"--keep-columns must be NAME or NAME:KIND, got {part!r}. Write for instance "
-                "author,year:int64; --label-column A,B,... keeps further labels."
+                f"{flag} must be NAME or NAME:KIND, got {part!r}. Write for instance "
+                "author,year:int64; labels are kept by --label-column A,B,..., or the key label."
             )
-        if name in RESERVED_FEATURES:
+        if name in reserved:
             raise UsageError(
-                f"--keep-columns {name!r} has the name of a feature that shardmill writes itself. "
+                f"{flag} {name!r} has the name of a feature that shardmill writes itself. "
                 "Leave it out, or rename the column."
             )
-        kept.append(Feature.parse(name, form.replace(";", ",")))
-    return Schema("", tuple(kept)).features
+        features.append(Feature.parse(name, form.replace(";", ",")))
+    return Schema("", tuple(features)).features
 
 
 def parse_caption(text: str) -> tuple[str, bool]:

@@ -20,6 +20,7 @@ from foundation.members import Members
 RECORD_TYPES: Members[Callable[[Any], RecordType]] = Members(
     {
         "image": "beam_jobs.record_types.image:ImageRecords",
+        "record": "beam_jobs.record_types.record:PythonRecords",
         "text": "beam_jobs.record_types.tokens:text_records",  # token ids with a tokenizer
     }
 )

@@ -36,7 +36,7 @@ from shard_format import (
     index_schema,
     label_column,
 )
-from shard_format.kept_columns import KEPT_TYPES, is_in_index
+from shard_format.kept_columns import KEPT_TYPES, is_scalar
 
 # Columns by which an index of several labels, or of packed sequences, is known as one.
 _RESERVED_COLUMNS = (LABELS_FIELD.name, "documents", "starts", "padding")
@@ -369,12 +369,28 @@ def kept_index_columns(
     """
     if not options.kept_in_index:
         return ()
-    kept = [one for one in parse_kept(options.keep_columns) if is_in_index(one)]
+    return scalars_in_index(parse_kept(options.keep_columns), others, "--keep-columns")
+
+
+def scalars_in_index(
+    features: Sequence[Feature], others: Sequence[pa.Field], flag: str
+) -> tuple[pa.Field, ...]:
+    """The index columns of those features that are one text or number.
+
+    Args:
+        features: The features.
+        others: See `kept_index_columns`.
+        flag: The option that has them, for messages.
+
+    Raises:
+        UsageError: One of them has the name of another column.
+    """
+    kept = [one for one in features if is_scalar(one)]
     taken = {*_RESERVED_COLUMNS, *index_schema(others).names}
     for feature in kept:
         if feature.name in taken:
             raise UsageError(
-                f"--keep-columns {feature.name!r} has the name of a column that the index of the "
-                "set has itself. Leave it out, or rename the column."
+                f"{flag} {feature.name!r} has the name of a column that the index of the set has "
+                "itself. Leave it out, or rename the column."
             )
     return tuple(pa.field(one.name, KEPT_TYPES[one.kind]) for one in kept)

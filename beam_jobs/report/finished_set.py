@@ -28,7 +28,7 @@ from shard_format import (
 )
 from shard_format.dropped import Refused, read_refused
 from shard_format.example import Values
-from shard_format.kept_columns import is_in_index
+from shard_format.kept_columns import is_scalar
 
 
 class RecordLocation(NamedTuple):
@@ -106,12 +106,12 @@ class FinishedSet:
     @functools.cached_property
     def kept_columns(self) -> tuple[Feature, ...]:
         """The features of one text or number that --keep-columns added."""
-        return tuple(one for one in self.manifest.schema.kept if is_in_index(one))
+        return tuple(one for one in self.manifest.schema.kept if is_scalar(one))
 
     @functools.cached_property
     def kept_lists(self) -> tuple[Feature, ...]:
         """The other ones: lists, tensors, images and bytes."""
-        return tuple(one for one in self.manifest.schema.kept if not is_in_index(one))
+        return tuple(one for one in self.manifest.schema.kept if not is_scalar(one))
 
     @functools.cached_property
     def labels(self) -> list[LabelClasses]:

@@ -237,7 +237,8 @@ class UnitAtWork:
         self._record_type = record_type
         self._rejects = rejects
         self._kept = kept_columns(options)
-        self._indexed = {field.name for field in record_type.kept_columns}
+        kinds = {feature.name: feature.kind for feature in record_type.schema.features}
+        self._indexed = {field.name: kinds[field.name] for field in record_type.kept_columns}
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
@@ -274,7 +275,7 @@ class UnitAtWork:
             self._reject(position, result.record_id, result.annotations.label, rejected)
             return
         self._waiting.append((position, result))
-        self._waiting_bytes += len(result.original)
+        self._waiting_bytes += result.size or len(result.original)
         full = self._waiting_bytes >= self._record_type.batch_bytes
         if full or len(self._waiting) == bounds.STAGED_RECORDS:
             self._unreleased_bytes += self._waiting_bytes
@@ -307,8 +308,8 @@ class UnitAtWork:
             values[feature.name] = kept
             if feature.kind == "text" and not feature.shape:
                 self.noted[f"empty {feature.name}"] += kept.count("")
-            if feature.name in self._indexed:
-                further[kept_column(feature.name)] = index_values(kept, feature.kind)
+        for name, kind in self._indexed.items():
+            further[kept_column(name)] = index_values(values[name], kind)
         frames = encode_frames(self._record_type.staged_features, values, len(records))
         begins = self._frames.append(frames)
         ids = [record.record_id for record in records]

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from typing_extensions import override
 
-from beam_jobs.options import OPTIONS, PreprocessOptions
+from beam_jobs.options import OPTIONS, PreprocessOptions, RecordOptions
 from cli.config_file import config_options, save
 from cli.options import click_options
 from cli.places import PLACE
@@ -47,15 +47,27 @@ class _Jobs(click.Group):
 def preprocess() -> None:
     """Turn a raw corpus into a shard set.
 
-    Images; or documents, stored as text, as token ids, or packed into sequences.
+    Images; or documents, stored as text, as token ids, or packed into sequences; or records of any
+    features, which a Python program reads.
     """
 
 
 def _job(options: type[PreprocessOptions]) -> click.Command:
     """The command of a job on one record type."""
+    sources = click.argument(
+        "sources", nargs=-1, required=True, metavar="SRC...", type=click.Path()
+    )
+    if options is RecordOptions:
+        sources = click.option(
+            "--from",
+            "sources",
+            required=True,
+            metavar="MODULE:SOURCE",
+            help="The object that lists and reads.",
+        )
 
     @click.command(options.COMMAND, cls=_WithBeamOptions, help=options.ABOUT)
-    @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+    @sources
     @click.option(
         "--out", required=True, metavar="DIR", type=click.Path(), help="The new shard set."
     )

@@ -12,6 +12,7 @@ from reader.options import ReadOptions
 from reader.record_types.base import Parser, TokenInfo
 from reader.record_types.image import image_parser
 from reader.record_types.packed import packed_parser
+from reader.record_types.record import record_parser
 from reader.record_types.text import text_parser
 from reader.record_types.tokens import token_parser
 from reader.records.open_split import OpenSplit
@@ -23,6 +24,7 @@ RECORD_TYPES: dict[str, ParserFactory] = {
     "text": text_parser,
     "tokens": token_parser,
     "packed": packed_parser,
+    "record": record_parser,
 }
 
 __all__ = ["RECORD_TYPES", "Parser", "ParserFactory", "TokenInfo"]

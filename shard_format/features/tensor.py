@@ -25,9 +25,21 @@ class Tensor(FeatureKind):
 
     def __init__(self, dtype: str, storage: str) -> None:
         self.dtype, self.storage = dtype, storage
+        kind = np.dtype(dtype).kind
+        plain: dict[str, Any] = {"b": bool, "f": float}
+        self._plain = plain.get(kind, int)
+        limits: Any = np.iinfo(dtype) if kind in "iu" else None
+        if kind == "f":
+            limits = np.finfo(dtype)
+        self._least, self._most = self._plain(0), self._plain(1)
+        if limits is not None:
+            self._least, self._most = self._plain(limits.min), self._plain(limits.max)
 
     @override
     def checked(self, value: Any, shape: Sequence[int]) -> Any:
+        # The usual case, without an array.
+        if not shape and type(value) is self._plain and self._least <= value <= self._most:
+            return value
         try:
             given = np.asarray(value)
         except (ValueError, OverflowError) as error:  # lists of different lengths

@@ -17,6 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "docs/images.md",
+    "docs/records.md",
     "docs/text.md",
     "docs/changes.md",
     "docs/command-line.md",

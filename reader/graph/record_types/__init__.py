@@ -8,6 +8,7 @@ from typing import Any
 from reader.graph.record_types.base import BatchParser, GraphParser, RecordParser
 from reader.graph.record_types.image import image_parser
 from reader.graph.record_types.packed import packed_parser
+from reader.graph.record_types.record import record_parser
 from reader.graph.record_types.text import text_parser
 from reader.graph.record_types.tokens import token_parser
 
@@ -17,6 +18,7 @@ GRAPH_RECORD_TYPES: dict[str, Callable[[Any], GraphParser]] = {
     "text": text_parser,
     "tokens": token_parser,
     "packed": packed_parser,
+    "record": record_parser,
 }
 
 __all__ = ["GRAPH_RECORD_TYPES", "BatchParser", "GraphParser", "RecordParser"]

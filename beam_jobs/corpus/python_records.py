@@ -1,0 +1,293 @@
+"""Records that a program of the user reads: its items are listed, and read one after another."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from typing_extensions import override
+
+from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.labels import label_of, split_of, text_of
+from beam_jobs.corpus.names import readable_name
+from beam_jobs.corpus.record import (
+    Annotations,
+    RawRecord,
+    ReadResult,
+    Rejection,
+    SourceItem,
+    UnusableRecord,
+)
+from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.options.records import RecordOptions
+from beam_jobs.options.values import parse_features
+from foundation.wording import parse_size
+from shard_format import InputError
+from shard_format.feature_values import checked
+
+_ITEM_BYTES = 1 << 16  # 64 KiB: the weight of an item that is no file
+_SHOWN = 80  # characters of an item in an id
+_BATCH = 64  # records that a reading thread hands over at a time
+_AHEAD = 4  # such batches that it is ahead
+# Keys of a record that are no features.
+_RESERVED = frozenset({"id", "label", "group", "split"})
+
+
+class PythonExtractor(RecordExtractor):
+    """Lists the items of a program, and takes records out of them."""
+
+    noun = "record"
+    plural = "records"
+    column_flag = "schema"
+    digits = 9
+    lists_items = True
+    needs_class_folders = False
+    columns = ()
+
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+        self._features = {one.name: one for one in parse_features("schema", options.schema)}
+        self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
+
+    @override
+    def resolved(self) -> RecordOptions:
+        return self._options
+
+    @override
+    def items(self, file: SourceItem) -> Iterator[SourceItem]:
+        """The items of the program, in their order.
+
+        Raises:
+            InputError: The program fails, or lists what is no value of JSON.
+        """
+        seen: set[str] = set()
+        function = self._options.function("items")
+        try:
+            for value in function():
+                item = self._item(value)
+                if item.record_id in seen:
+                    item = item.rejected(Rejection("repeated-item", "it is listed twice"))
+                seen.add(item.record_id)
+                yield item
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"{self._options.items} failed: {type(error).__name__}: {error}. Correct it."
+            ) from error
+
+    def _item(self, value: Any) -> SourceItem:
+        """An item of the listing.
+
+        Raises:
+            InputError: The value cannot be stored.
+        """
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        try:
+            text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError as error:
+            raise InputError(
+                f"{self._options.items} lists {value!r:.80}, which is no value of JSON ({error}). "
+                "List texts, numbers, or lists and dictionaries of them."
+            ) from error
+        name = value if isinstance(value, str) else text.decode()
+        if len(name) > _SHOWN:
+            name = f"{name[: _SHOWN - 20]}~{hashlib.sha256(text).hexdigest()[:16]}"
+        identity, size = text, _ITEM_BYTES
+        if self._options.fingerprint:
+            identity += str(self._options.function("fingerprint")(value)).encode()
+        elif isinstance(value, str) and os.path.isfile(value):
+            status = os.stat(value)
+            size = status.st_size
+            identity += b"%d %d" % (size, status.st_mtime_ns)
+        digest = hashlib.blake2b(identity, digest_size=8).digest()
+        return SourceItem(
+            record_id=readable_name(name.strip("/").encode()).replace("/./", "/"),
+            path=b"",
+            label=None,
+            size=size,
+            mtime_ns=int.from_bytes(digest, "little", signed=True),
+            kept=(text.decode(),),
+        )
+
+    @override
+    def read(self, item: SourceItem) -> Iterator[ReadResult]:
+        """The records of an item, and a rejected one for where reading it ends too early."""
+        if item.reason:
+            yield UnusableRecord(item.record_id, Rejection(item.reason, item.detail, stage="list"))
+            return
+        function = self._options.function("read")
+        value = orjson.loads(item.kept[0])
+        number = 0
+        try:
+            for record in limited(lambda: iter(function(value)), self._options.read_limit):
+                yield self._record(record, item.record_id, number)
+                number += 1
+        except Rejection as rejection:
+            yield UnusableRecord(f"{item.record_id}/{number:09d}", rejection.at("read"))
+
+    def _record(self, record: Any, item: str, number: int) -> ReadResult:
+        name = f"{number:09d}"
+        try:
+            if not isinstance(record, Mapping):
+                detail = f"it is {type(record).__name__}, not a dictionary"
+                raise Rejection("bad-record", detail)
+            name = text_of(record.get("id")) or name
+            values = self._checked(record)
+            said = self._annotations(record)
+        except Rejection as rejection:
+            return UnusableRecord(f"{item}/{name}", rejection.at("read"))
+        return RawRecord(f"{item}/{name}", b"", values, said, size=_bytes_of(values))
+
+    def _checked(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the features.
+
+        Raises:
+            Rejection: One is missing, of another form, or of no feature.
+        """
+        values = {}
+        for name, feature in self._features.items():
+            if name not in record:
+                raise Rejection("missing-feature", f"it has no {name!r}")
+            try:
+                values[name] = checked(feature, record[name])
+            except ValueError as error:
+                raise Rejection("bad-value", str(error)) from None
+        others = record.keys() - values.keys() - _RESERVED
+        if others:
+            raise Rejection("unknown-feature", f"it has {sorted(map(str, others))[0]!r}")
+        return values
+
+    def _annotations(self, record: Mapping[str, Any]) -> Annotations:
+        options = self._options
+        if not _RESERVED & record.keys():
+            return Annotations()
+        return Annotations(
+            label=None if options.no_labels else label_of(record.get("label"), (), options),
+            group=text_of(record.get("group")),
+            split=split_of(record["split"]) if "split" in record else None,
+        )
+
+    # What a corpus of files has, and a program has not.
+
+    @override
+    def container_of(self, item: SourceItem) -> str:
+        return ""
+
+    @override
+    def known_format(self, item: SourceItem) -> str:
+        return "python"
+
+    @override
+    def format_of(self, head: bytes, name: str) -> str:
+        return ""
+
+    @override
+    def is_primary(self, name: str) -> bool:
+        return True
+
+    @override
+    def holds(self, kind: pa.DataType) -> bool:
+        return False
+
+    @override
+    def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
+        return []
+
+    @override
+    def from_bytes(self, data: bytes) -> Any:
+        raise Rejection("no-record", "bytes hold no record of a program")
+
+    @override
+    def from_fields(self, fields: Mapping[str, Any]) -> Any:
+        raise Rejection("no-record", "fields hold no record of a program")
+
+    @override
+    def example_original(
+        self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
+    ) -> bytes:
+        return example
+
+
+def _bytes_of(values: Mapping[str, Any]) -> int:
+    """About how many bytes values take."""
+    size = 0
+    for value in values.values():
+        if isinstance(value, list):
+            size += sum(getattr(one, "nbytes", None) or len(one) for one in value)
+        else:
+            size += getattr(value, "nbytes", None) or (
+                len(value) if hasattr(value, "__len__") else 8
+            )
+    return size
+
+
+def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
+    """What an iterator gives, in another thread, which is abandoned if it takes too long.
+
+    Args:
+        make: Makes the iterator.
+        seconds: The limit for its next value.
+
+    Raises:
+        Rejection: It takes longer, or raises something.
+    """
+    values: queue.Queue[tuple[list[Any], BaseException | None, bool]] = queue.Queue(_AHEAD)
+    stopped = threading.Event()
+    thread = threading.Thread(
+        target=functools.partial(_run, make, values, stopped), daemon=True, name="shardmill-read"
+    )
+    thread.start()
+    try:
+        while True:
+            try:
+                batch, error, is_last = values.get(timeout=seconds)
+            except queue.Empty:
+                detail = f"the next record takes more than {seconds:g} seconds"
+                raise Rejection("too-slow", detail) from None
+            yield from batch
+            if error is not None:
+                detail = f"{type(error).__name__}: {error}"
+                raise Rejection("read-failed", detail[:500]) from error
+            if is_last:
+                return
+    finally:
+        stopped.set()
+
+
+def _run(
+    make: Callable[[], Iterator[Any]],
+    values: queue.Queue[tuple[list[Any], BaseException | None, bool]],
+    stopped: threading.Event,
+) -> None:
+    batch: list[Any] = []
+    error: BaseException | None = None
+    try:
+        for value in make():
+            batch.append(value)
+            if len(batch) == _BATCH or values.empty():
+                _put(values, (batch, None, False), stopped)
+                batch = []
+            if stopped.is_set():
+                return
+    except Exception as raised:
+        error = raised
+    _put(values, (batch, error, True), stopped)
+
+
+def _put(values: queue.Queue[Any], value: Any, stopped: threading.Event) -> None:
+    """Waits until there is room, or nobody takes values any more."""
+    while not stopped.is_set():
+        try:
+            values.put(value, timeout=0.1)
+            return
+        except queue.Full:
+            continue
