@@ -70,7 +70,7 @@ class PythonExtractor(RecordExtractor):
         seen: set[str] = set()
         function = self._options.function("items")
         try:
-            for value in function():
+            for value in function(*self._options.arguments):
                 item = self._item(value)
                 if item.record_id in seen:
                     item = item.rejected(Rejection("repeated-item", "it is listed twice"))
@@ -124,11 +124,12 @@ class PythonExtractor(RecordExtractor):
         if item.reason:
             yield UnusableRecord(item.record_id, Rejection(item.reason, item.detail, stage="list"))
             return
-        function = self._options.function("read")
-        value = orjson.loads(item.kept[0])
+        options = self._options
+        function = options.function("read")
+        value, more, limit = orjson.loads(item.kept[0]), options.arguments, options.read_limit
         number = 0
         try:
-            for record in limited(lambda: iter(function(value)), self._options.read_limit):
+            for record in limited(lambda: iter(function(value, *more)), limit):
                 yield self._record(record, item.record_id, number)
                 number += 1
         except Rejection as rejection:

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.python_names import file_of_module, load_name, name_of
 from beam_jobs.options.values import parse_features, parse_names
+from foundation import storage
 from foundation.options import Limits, option, redeclared
 from shard_format import UsageError
+from shard_format.naming import FEATURES
 
-_MODULE_COLON = ":"
+_MODULE_COLON, _TFDS = ":", "tfds:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +32,15 @@ class RecordOptions(PreprocessOptions):
             as "image:image,boxes:float32[*,4]".
         fingerprint: Function from an item to a text that is another one if its records are; None
             takes the item, and of a path the size and the time of change.
+        arguments: What the functions get behind an item.
     """
 
     COMMAND: ClassVar[str] = "records"
     ABOUT: ClassVar[str] = """\
 Turn what a Python program reads into a shard set.
 
---from names an object in an importable module, which has the functions items() and read(item), and
+--from names a folder that TensorFlow Datasets has prepared, tfds:DIR, or an object in an importable
+module, which has the functions items() and read(item), and
 schema, the form of every feature. items() lists what there is to read, such as paths or ranges;
 read(item) yields records, dictionaries with a value of every feature, and may have the keys id,
 label, group and split.
@@ -48,6 +52,7 @@ Arguments after -- go to Apache Beam.
 Examples:
   shardmill preprocess records --from robot:episodes --out set --no-labels
   shardmill preprocess records --from sensors.log:days --out set --dedup-by values --workers 8
+  shardmill preprocess records --from tfds:tensorflow_datasets/mnist/3.0.1 --out set
 """
 
     sources: tuple[str, ...] = ()
@@ -57,6 +62,7 @@ Examples:
     read: Any = ""
     schema: Any = ""
     fingerprint: Any = ""
+    arguments: tuple[str, ...] = ()
     name: str = redeclared(PreprocessOptions, "name", default="records")
     source: str = redeclared(
         PreprocessOptions, "source", default="python", choices=("python",), help="Always python."
@@ -79,8 +85,11 @@ Examples:
     def __post_init__(self) -> None:
         if isinstance(self.sources, str):
             object.__setattr__(self, "sources", (self.sources,))
-        if not self.items and len(self.sources) == 1 and _MODULE_COLON in self.sources[0]:
-            self._take(self.sources[0])
+        source = self.sources[0] if len(self.sources) == 1 and not self.items else ""
+        if source.startswith(_TFDS):
+            self._take_tfds(source.removeprefix(_TFDS))
+        elif _MODULE_COLON in source:
+            self._take(source)
         for name in ("items", "read", "fingerprint"):
             object.__setattr__(self, name, name_of(name, getattr(self, name)))
         if not self.items or not self.read or not self.schema:
@@ -92,10 +101,33 @@ Examples:
             text = ",".join(f"{name}:{form}" for name, form in self.schema.items())
             object.__setattr__(self, "schema", text)
         parse_features("schema", self.schema)
-        if not self.base and _MODULE_COLON in (*self.sources, ":")[0]:
+        if not self.base and not self.arguments and _MODULE_COLON in (*self.sources, ":")[0]:
             module = self.read.partition(_MODULE_COLON)[0]
             object.__setattr__(self, "sources", (file_of_module(module),))
         super().__post_init__()
+
+    def _take_tfds(self, folder: str) -> None:
+        """Takes a data set of TensorFlow Datasets, with its splits and its label.
+
+        Raises:
+            InputError: It has features that no set can have.
+        """
+        from beam_jobs.corpus.tfds_builder import schema_of  # not for --help
+
+        folder = storage.absolute(folder)
+        schema, has_label = schema_of(folder)
+        module = "beam_jobs.corpus.tfds_builder"
+        values: dict[str, Any] = {
+            "items": f"{module}:items",
+            "read": f"{module}:read",
+            "schema": schema,
+            "arguments": (folder,),
+            "sources": (f"{folder}/{FEATURES}",),
+            "split": self.split or "column:split",
+            "no_labels": self.no_labels or not has_label,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
 
     def _take(self, name: str) -> None:
         """Takes items, read and schema of an object in a module.

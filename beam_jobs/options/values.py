@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Container
@@ -272,6 +273,9 @@ def parse_features(flag: str, text: str, reserved: Container[str] = _IDS) -> tup
     """
     from shard_format.schema import Feature, Schema  # not for --help
 
+    if text.startswith("["):  # of a program, which may say what a form cannot
+        described = {"record_type": "", "features": json.loads(text)}
+        return Schema.from_json(described).features
     features = []
     for part in parse_names(flag, _COMMA_IN_SHAPE.sub(";", text)):
         name, _, form = part.rpartition(":") if ":" in part else (part, "", "text")
