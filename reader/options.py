@@ -308,6 +308,15 @@ class ContentOptions:
         metavar="A,B,...",
         type=split_names,
     )
+    min_visible: float = option(
+        0.0,
+        "Least share of a box that a crop or a turn leaves in the image; else its object goes.",
+        details="For features with objects, in [0, 1].",
+        metavar="X",
+        type=float,
+        limits=Limits(0, 1),
+        kinds=("image",),
+    )
     list_size: int | None = option(
         None,
         "Values of every list among the further features; None gives each record its own number.",

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from foundation.options import check_choice
 from reader.options import ReadOptions
 from reader.record_types.base import ElementSpec
+from reader.record_types.objects import MovedObjects
 from reader.records.open_split import OpenSplit
 from shard_format import DamageError, Feature, Schema, UsageError
 from shard_format.example_parser import ByteValues, Column, NumberLists
@@ -35,12 +36,14 @@ class FurtherFeatures:
         paths: By the name of a feature, the names that lead to it in nested dictionaries.
         list_size: Values of every list; None gives each record its own number.
         decode: Whether images are decoded.
+        moved: How objects and masks follow their images; None where these are as stored.
     """
 
     features: tuple[Feature, ...] = ()
     paths: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     list_size: int | None = None
     decode: bool = True
+    moved: MovedObjects | None = None
 
     @functools.cached_property
     def stored(self) -> tuple[Feature, ...]:
@@ -50,7 +53,8 @@ class FurtherFeatures:
     @property
     def specs(self) -> dict[str, Any]:
         """Describes the value of each, in nested dictionaries."""
-        return self.nested({one.name: self._spec(one) for one in self.features})
+        specs = {one.name: self._spec(one) for one in self.features}
+        return self.nested(specs)
 
     def nested(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Values by the names of features, in nested dictionaries; with the counts of lists."""
@@ -65,27 +69,38 @@ class FurtherFeatures:
             inside[last] = value
         return tree
 
-    def values(self, columns: Mapping[str, Column], place: Any = None) -> dict[str, Any]:
+    def values(
+        self, columns: Mapping[str, Column], place: Any = None, *moves: Any
+    ) -> dict[str, Any]:
         """The values of [n] records, from what was parsed; texts are bytes of UTF-8.
 
         Args:
             columns: Has those of `stored`.
             place: From the number of a record to where it is, for messages.
+            moves: What `MovedObjects.moved` takes, if there are such.
 
         Raises:
             DamageError: A value is damaged.
         """
-        return self.nested({one.name: self._values(one, columns, place) for one in self.features})
+        values = {one.name: self._values(one, columns, place) for one in self.features}
+        if self.moved is not None:
+            values = self.moved.moved(values, *moves)
+        padded = [one for one in self.features if self.is_padded(one)]
+        values |= {one.name: self._filled_up(one, values[one.name]) for one in padded}
+        return self.nested(values)
 
     def _spec(self, feature: Feature) -> Any:
         dtype = _dtype(feature) if self.decode or feature.kind != "image" else "string"
         shape = tuple(None if size < 0 else size for size in feature.shape)
         if dtype == "string":
             shape = shape[: len(feature.dims)]
+        spec = ElementSpec(shape, dtype, lists=feature.ragged + (None in shape))
+        if self.moved is not None:
+            spec = self.moved.specs(feature.name, spec)
         if self.is_padded(feature):
-            shape = (self.list_size, *shape[1:])
-            return ElementSpec(shape, dtype), ElementSpec((), "int64")
-        return ElementSpec(shape, dtype, lists=feature.ragged + (None in shape))
+            padded = ElementSpec((self.list_size, *spec.shape[1:]), spec.dtype)
+            return padded, ElementSpec((), "int64")
+        return spec
 
     def is_padded(self, feature: Feature) -> bool:
         """Whether a list is filled up to a size."""
@@ -108,8 +123,6 @@ class FurtherFeatures:
                     f"Feature {feature.name!r} is not {feature.form}: found {error}{where}. Build "
                     "the set again."
                 ) from error
-        if self.is_padded(feature):
-            return self._filled_up(feature, values)
         if -1 in feature.shape or feature.kind == "image":
             return values
         return np.stack(values)
@@ -138,10 +151,9 @@ class FurtherFeatures:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """([n, list_size, ...], [n] int64): the values of each record, and how many they are."""
         size = self.list_size or 0
-        if feature.type.is_number:
+        if values[0].dtype != object:
             fill = _NO_LABEL if feature.kind == "class_label" else 0
-            shape = (len(values), size, *feature.shape[1:])
-            filled = np.full(shape, fill, feature.type.dtype)
+            filled = np.full((len(values), size, *values[0].shape[1:]), fill, values[0].dtype)
         else:
             filled = np.full((len(values), size), b"", object)
         counts = np.array([min(len(one), size) for one in values], np.int64)

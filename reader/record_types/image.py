@@ -20,6 +20,7 @@ from reader.record_types.base import Parser, joined
 from reader.record_types.encoded import EncodedImageParser, encoded_parser
 from reader.record_types.features import LabeledParser, find_feature, find_labels
 from reader.record_types.further import find_further
+from reader.record_types.objects import is_placed, moved_objects
 from reader.records.open_split import OpenSplit
 from reader.records.split_index import SplitIndex
 from reader.transforms import CutMix, Example, Mixup
@@ -126,7 +127,12 @@ class ImageParser(LabeledParser):
     @override
     def decode(self, rows: WindowRows, memory: Any, begin: int) -> Any:
         random = rows.random(self.steps.num_random)
-        images = self._cut(self._decoded(rows), random)
+        images = self._decoded(rows)
+        sizes = np.array([image.shape[:2] for image in images], np.int32)
+        boxes: npt.NDArray[np.int32] | None = None
+        if self.steps.of("crop"):
+            boxes = self.steps.apply_arrays("crop", {"size": sizes}, random)["box"]
+            images = _cut(images, boxes)
         if self.steps.of("decoded"):
             images = [
                 self.steps.apply_arrays("decoded", {"image": image}, random[row])["image"]
@@ -139,7 +145,7 @@ class ImageParser(LabeledParser):
         return (
             own,
             self.labels.targets(rows.columns),
-            self.further.values(rows.columns, rows.where),
+            self.further.values(rows.columns, rows.where, sizes, boxes, random),
             random,
         )
 
@@ -192,17 +198,6 @@ class ImageParser(LabeledParser):
                 ) from error
         return images
 
-    def _cut(self, images: list[Pixels], random: npt.NDArray[np.float32]) -> list[Pixels]:
-        """What is wanted of each image, without a copy."""
-        if not self.steps.of("crop"):
-            return images
-        sizes = np.array([image.shape[:2] for image in images], np.int32)
-        boxes = self.steps.apply_arrays("crop", {"size": sizes}, random)["box"].tolist()
-        return [
-            image[top : top + height, left : left + width]
-            for image, (top, left, height, width) in zip(images, boxes, strict=True)
-        ]
-
     def _resized(
         self, images: list[Pixels], target: npt.NDArray[Any], random: npt.NDArray[np.float32]
     ) -> None:
@@ -232,6 +227,14 @@ class ImageParser(LabeledParser):
             np.add(example["image"], np.float32(0.5), out=values)
             example["image"] = values
         np.copyto(target, example["image"], casting="unsafe")
+
+
+def _cut(images: list[Pixels], boxes: npt.NDArray[np.int32]) -> list[Pixels]:
+    """What is wanted of each image, without a copy."""
+    return [
+        image[top : top + height, left : left + width]
+        for image, (top, left, height, width) in zip(images, boxes.tolist(), strict=True)
+    ]
 
 
 def _resize(image: npt.NDArray[Any], size: tuple[int, int], target: npt.NDArray[Any]) -> None:
@@ -290,6 +293,8 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser | Encode
     sides = SIDES[:2] if image.encoding == "raw" else ()
     labels = find_labels(split, options.label)
     further = find_further(split, options, (image.name, *labels.names))
+    if any(map(is_placed, further.features)):
+        further = dataclasses.replace(further, moved=moved_objects(steps, options))
     for transform in steps.of("batch"):
         if isinstance(transform, Mixup | CutMix) and not labels:
             raise without_labels(type(transform).__name__.lower())

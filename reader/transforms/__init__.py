@@ -23,6 +23,10 @@ or their stored size without one.
 NumPy and OpenCV, for [n, ...] of them, but for one at the stage "decoded", and has labels at the
 stage "batch" alone. Both do the same by the same random numbers.
 
+A transform that moves pixels may have a method `places` (random, (height, width)) -> (a, b, c, d,
+e, f), by which objects and masks follow: a place (x, y), in pixels from the upper left corner, goes
+to (a x + b y + c, d x + e y + f). One that moves none has `keeps_places` = True.
+
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
 unchanged; docs/transforms.md has an example.
 """

@@ -15,6 +15,7 @@ from reader.transforms.base import Example
 class ChannelsFirst:
     """The channels before the rows; nothing else changes."""
 
+    keeps_places: ClassVar[bool] = True
     stage: ClassVar[str] = "layout"
     num_random: ClassVar[int] = 0
 

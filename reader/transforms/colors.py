@@ -27,6 +27,7 @@ def luminance(image: Any) -> Any:
 class _ChangeByFactor(abc.ABC):
     max_change: float = 0.4
 
+    keeps_places: ClassVar[bool] = True
     stage: ClassVar[str] = "resized"
     num_random: ClassVar[int] = 1
 
@@ -140,6 +141,7 @@ class Hue:
 
     max_turn: float = 0.1
 
+    keeps_places: ClassVar[bool] = True
     stage: ClassVar[str] = "resized"
     num_random: ClassVar[int] = 1
 

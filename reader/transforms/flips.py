@@ -37,6 +37,13 @@ class _Flip:
         # 1 is about the vertical axis for OpenCV, and 0 about the horizontal one.
         return {**example, "image": cv2.flip(example["image"], self.axis)}
 
+    def places(self, random: Any, size: tuple[int, int]) -> tuple[float, ...]:
+        """(a, b, c, d, e, f): a place (x, y) goes to (a x + b y + c, d x + e y + f)."""
+        if random[0] >= self.probability:
+            return (1, 0, 0, 0, 1, 0)
+        height, width = size
+        return (-1, 0, width, 0, 1, 0) if self.axis else (1, 0, 0, 0, -1, height)
+
 
 @dataclasses.dataclass(frozen=True)
 class HorizontalFlip(_Flip):

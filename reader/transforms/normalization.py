@@ -38,6 +38,7 @@ class Normalization:
     shift: tuple[float, ...]
     scale: tuple[float, ...]
 
+    keeps_places: ClassVar[bool] = True
     stage: ClassVar[str] = "values"
     num_random: ClassVar[int] = 0
 

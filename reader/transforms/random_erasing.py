@@ -42,6 +42,7 @@ class RandomErasing:
     max_ratio: float = 1 / 0.3
     fill: str | float = "pixels"
 
+    keeps_places: ClassVar[bool] = True
     stage: ClassVar[str] = "resized"
     num_random: ClassVar[int] = 6  # whether, ratio, area, top, left, filling
 

@@ -33,6 +33,14 @@ class _Warp(abc.ABC):
             warp_array(old, self._map(drawn, np), self.fill, new)
         return {**example, "image": image}
 
+    def places(self, random: Any, size: tuple[int, int]) -> tuple[float, ...]:
+        """(a, b, c, d, e, f): a place (x, y) goes to (a x + b y + c, d x + e y + f)."""
+        a, b, c, d, e, f = map(float, self._map(random[0], np))
+        inverse = np.linalg.inv(np.array([[a, b], [d, e]]))  # the map is that of looking up
+        middle = np.array(size[::-1]) / 2
+        moved = middle - inverse @ (middle + np.array([c, f]))
+        return (*inverse[0], moved[0], *inverse[1], moved[1])
+
     @abc.abstractmethod
     def _map(self, random: Any, functions: Any) -> tuple[Any, ...]:
         """The matrix of `warp`, by the functions of TensorFlow or of NumPy."""

@@ -45,6 +45,13 @@ class GraphImageParser(RecordParser):
     def mixes(self) -> bool:
         return self.like.mixes
 
+    def __post_init__(self) -> None:
+        if self.like.further.moved is not None:
+            raise UsageError(
+                "Objects and masks follow images only without TensorFlow: leave them out of "
+                "features, or service, mixtures and transforms in TensorFlow, in reader.load."
+            )
+
     @override
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
