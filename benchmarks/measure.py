@@ -84,6 +84,18 @@ def _absolute(text: str) -> Path:
     return Path(text).resolve()  # subjects have another working directory
 
 
+class SubjectFailure(SystemExit):
+    """A subject failed, or hung.
+
+    Attributes:
+        command: The command that did.
+    """
+
+    def __init__(self, message: str, command: str) -> None:
+        super().__init__(message)
+        self.command = command
+
+
 def run(
     subject: str,
     *arguments: object,
@@ -106,7 +118,7 @@ def run(
         most_seconds: Time after which a subject that hangs is killed.
 
     Raises:
-        SystemExit: It failed, or hung; says what it printed.
+        SubjectFailure: It failed, or hung; says what it printed.
     """
     command = ["-m", f"benchmarks.subjects.{subject}", *map(str, arguments)]
     with contextlib.ExitStack() as stack:
@@ -130,10 +142,11 @@ def run(
         )
         peak_mib, private_mib = _watch(process, sample_seconds, most_seconds)
         output, errors = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-_MOST_SAID:]}")
-    printed = json.loads(output.splitlines()[-1])
     words = shlex.join(["python", *command])
+    if process.returncode:
+        said = errors.decode(errors="replace")[-_MOST_SAID:]
+        raise SubjectFailure(f"{subject} failed:\n{said}", words)
+    printed = json.loads(output.splitlines()[-1])
     return Run(**printed, peak_mib=peak_mib, private_mib=private_mib, command=words)
 
 

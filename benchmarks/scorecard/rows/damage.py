@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import make_corpus
-from benchmarks.measure import Run, run
+from benchmarks.measure import Run, SubjectFailure, run
 from benchmarks.scorecard.row import OURS, Bench, Column, Row, Subject, detail
 from benchmarks.scorecard.rows.kills import Writer, writers
 from benchmarks.scorecard.rows.read_images import make_form
@@ -47,8 +47,8 @@ def _build(bench: Bench, writer: Writer) -> Run:
         build = run(writer.module, *arguments, python=python)
         kept = run("peer_records", writer.records, out, python=python)
         error, records = kept.details["error"], kept.details["distinct"]
-    except SystemExit as failure:
-        build, error, records = Run(count, 1, 1, 0, 0, {}), str(failure), 0
+    except SubjectFailure as failure:
+        build, error, records = Run(count, 1, 1, 0, 0, {}, failure.command), str(failure), 0
     reports = error + "".join(_texts(out)) + "".join(_quarantined(out))
     details = {
         "kept": 100 * records / count,
