@@ -20,6 +20,7 @@ RESULTS = HERE / "results" / "scorecard.json"
 PAGE = HERE.parent / "docs" / "scorecard.md"
 _README = HERE.parent / "README.md"
 _CHARTS = HERE.parent / "docs" / "scorecard"
+_LOG_FROM = 100  # between the best and the last, from which an even axis shows only one of them
 _SAID = 80  # characters of the reason why a subject failed
 _MARKS = "<!-- scorecard -->", "<!-- end of scorecard -->"
 _OURS_COLOR, _PEER_COLOR, _LIMIT_COLOR = "#0b6e4f", "#7a8b99", "#d5dbe0"
@@ -217,6 +218,7 @@ def chart(row: Row, result: Mapping[str, Any]) -> str:
 
     mpl.use("svg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     # The same bytes every time, and text as text.
     mpl.rcParams |= {"svg.hashsalt": row.name, "svg.fonttype": "none", "font.size": 9}
@@ -234,6 +236,12 @@ def chart(row: Row, result: Mapping[str, Any]) -> str:
     figure.get_layout_engine().set(w_pad=0.2)  # inches: fonts of pages may be wider
     axes.barh(names, medians, xerr=spread, color=colors, error_kw={"lw": 0.8}, height=0.7)
     axes.set_xlabel(first.name)
+    lows = [figures[name]["low"] for name in names]
+    if min(lows) > 0 and max(medians) > _LOG_FROM * min(medians):
+        axes.set_xscale("log")
+        axes.set_xlabel(f"{first.name}, logarithmic")
+    elif not first.digits:
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.{first.digits}f}")
     file = io.StringIO()
