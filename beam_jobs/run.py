@@ -37,6 +37,7 @@ from shard_format import InputError, Manifest, UsageError, load_build, load_mani
 # Files of a large corpus, about, from which a pipeline lists faster than the launcher's machine: a
 # cluster takes minutes to start one, and a core lists a million files in half a minute.
 _WORTH_PIPELINE = 1 << 24
+_WORTH_ITEMS = 16  # of a program: of fewer, worker processes may not have one each
 
 
 class BuildReport(NamedTuple):
@@ -231,6 +232,8 @@ def run_build(
             run_on_beam(context, build, beam_args, follower, on_note)
         else:
             worth = should_use_processes(record_type.runs_python, corpus_bytes)
+            if record_type.extractor.lists_items:  # whose sizes say nothing
+                worth = build.listing.items >= _WORTH_ITEMS
             work = steps(context, merging_of(context, build), launched=True)
             _run_here(context, work, build, worth=worth)
         if storage.stat(context.workspace.out / naming.MANIFEST) is None:

@@ -29,6 +29,8 @@ def checked(feature: Feature, value: Any) -> Any:
         ValueError: It is no value of the feature; says what must be, and what there is.
     """
     try:
+        if not feature.shape:
+            return feature.type.checked(value, ())
         if feature.ragged:
             return [_checked(feature, row, feature.shape[1:]) for row in _listed(value)]
         return _checked(feature, value, feature.shape)

@@ -38,6 +38,7 @@ _BATCH = 64  # records that a reading thread hands over at a time
 _AHEAD = 4  # such batches that it is ahead
 # Keys of a record that are no features.
 _RESERVED = frozenset({"id", "label", "group", "split"})
+_NOT_ANNOTATED = Annotations()
 
 
 class PythonExtractor(RecordExtractor):
@@ -162,15 +163,16 @@ class PythonExtractor(RecordExtractor):
                 values[name] = checked(feature, record[name])
             except ValueError as error:
                 raise Rejection("bad-value", str(error)) from None
-        others = record.keys() - values.keys() - _RESERVED
-        if others:
-            raise Rejection("unknown-feature", f"it has {sorted(map(str, others))[0]!r}")
+        if len(record) > len(values):
+            others = record.keys() - values.keys() - _RESERVED
+            if others:
+                raise Rejection("unknown-feature", f"it has {min(map(str, others))!r}")
         return values
 
     def _annotations(self, record: Mapping[str, Any]) -> Annotations:
         options = self._options
-        if not _RESERVED & record.keys():
-            return Annotations()
+        if _RESERVED.isdisjoint(record):
+            return _NOT_ANNOTATED
         return Annotations(
             label=None if options.no_labels else label_of(record.get("label"), (), options),
             group=text_of(record.get("group")),
@@ -220,15 +222,15 @@ class PythonExtractor(RecordExtractor):
 
 def _bytes_of(values: Mapping[str, Any]) -> int:
     """About how many bytes values take."""
-    size = 0
-    for value in values.values():
-        if isinstance(value, list):
-            size += sum(getattr(one, "nbytes", None) or len(one) for one in value)
-        else:
-            size += getattr(value, "nbytes", None) or (
-                len(value) if hasattr(value, "__len__") else 8
-            )
-    return size
+    return sum(map(_bytes_of_one, values.values()))
+
+
+def _bytes_of_one(value: Any) -> int:
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, list):
+        return sum(map(_bytes_of_one, value))
+    return getattr(value, "nbytes", 8)
 
 
 def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:

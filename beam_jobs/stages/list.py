@@ -44,7 +44,7 @@ from beam_jobs.stages.listing_file import (
 )
 from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.seen_items import SeenItemFilter
-from beam_jobs.staging.units import aimed_unit_bytes, power_of_two
+from beam_jobs.staging.units import aimed_unit_bytes, aimed_unit_items, power_of_two
 from beam_jobs.workspace import read_batches, write_table
 from foundation import storage
 from foundation.storage import Place
@@ -230,13 +230,16 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         **(_KEPT if record_type.kept_columns else {}),
         **record_type.stage_options(),
     }
+    unit_records = max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS))
+    if record_type.extractor.lists_items:
+        unit_records = aimed_unit_items(total.items)
     return Cutting(
         unit_bytes=(
             parse_size("--unit-size", options.unit_size)
             if options.unit_size is not None
             else aimed_unit_bytes(total.bytes)
         ),
-        unit_records=max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS)),
+        unit_records=unit_records,
         stage_options=stage_options,
         roots=summarized_roots(options.sources),
         item_parts=1 if options.no_fingerprints else item_parts(total.items),

@@ -49,6 +49,7 @@ def kept_column(name: str) -> str:
 _UNIT_ROWS = 2048  # units, as Python objects
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
+_MAX_UNIT_ITEMS = 512  # of one record each they take about as long as opening the files of a unit
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
 
 
@@ -59,6 +60,12 @@ def aimed_unit_bytes(corpus_bytes: int) -> int:
     """
     most = max(_MAX_UNIT_BYTES, power_of_two(corpus_bytes // bounds.UNITS))
     return min(most, max(_MIN_UNIT_BYTES, power_of_two(corpus_bytes // _UNITS_PER_CORPUS)))
+
+
+def aimed_unit_items(items: int) -> int:
+    """Items of a unit to aim at, where one item may have any number of records."""
+    most = max(_MAX_UNIT_ITEMS, power_of_two(items // bounds.UNITS))
+    return min(most, power_of_two(items // _UNITS_PER_CORPUS))
 
 
 def power_of_two(least: int) -> int:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import reader
 from beam_jobs import RecordOptions, append, preprocess
+from beam_jobs.staging.units import aimed_unit_items
 from shard_format import InputError, UsageError, verify
 from tests.beam_jobs.records import programs
 
@@ -200,6 +201,13 @@ def test_appending_reads_new_items_alone(folder: Path, tmp_path: Path) -> None:
     assert [Path(line).name for line in (folder / "read.log").read_text().splitlines()] == ["9.txt"]
     assert len(reader.random_access(tmp_path / "set", "train")) == 9
     assert not verify(tmp_path / "set")[1]
+
+
+def test_few_items_are_units_of_their_own_and_many_are_not(built: Path) -> None:
+    assert json.loads((built / "build.json").read_text())["units"] == 12
+    assert aimed_unit_items(12) == aimed_unit_items(64) == 1
+    assert aimed_unit_items(640) == 16
+    assert aimed_unit_items(1_000_000) == 512
 
 
 def test_an_item_that_is_listed_twice_is_read_once(tmp_path: Path) -> None:
