@@ -13,6 +13,7 @@ from trainer.baseline import Baseline, majority_baseline
 from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 from trainer.options import Settings, TrainOptions
+from trainer.starting_programs import starting_program
 
 # One process reads for all devices of its machine, so that documents need not be dealt to streams
 # for several: with the 8 streams that are the reader's default, 16 groups leave 19 and 16 % of the
@@ -221,13 +222,19 @@ def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
     """Checks that sets of this kind can be learnt from.
 
     Raises:
-        UsageError: It is raw text, which models do not take, or has features of another kind.
+        UsageError: It is raw text or records of a program, which models do not take.
+        ShardSetError: It is of another kind.
     """
     if kind == "text":
         raise UsageError(
             f"{options.data} holds raw text, and models train on token ids. Build the set again "
             "with 'shardmill preprocess text ... --train-tokenizer bpe:8000', or with '--tokenizer "
             "FILE', and for a language model with '--pack 512' too."
+        )
+    if kind == "record":
+        raise UsageError(
+            f"{options.data} holds records of a program, which no model of shardmill learns. Write "
+            "a loop over reader.load(...): docs/frameworks.md has some."
         )
     if kind not in DEFAULTS:
         names = ", ".join(
@@ -283,11 +290,13 @@ def _find_label(kind: str, manifest: Manifest, options: Settings) -> Feature:
     what, inputs = ("image", "image") if kind == "image" else ("document", "int64")
     command = f"'shardmill preprocess {'images' if kind == 'image' else 'text'}'"
     if inputs in kinds and label is None:
-        packed = " For a language model build it with --pack 512." if kind == "tokens" else ""
+        more = " For a language model build it with --pack 512." if kind == "tokens" else ""
+        if program := starting_program(manifest.schema):
+            more = f" Or, {program}."
         raise UsageError(
             f"Records of {options.data} have no labels, and models train on the labels of each "
             f"{what}. Build the set with {command} from one directory for each class, with "
-            f"--labels FILE or with --label-column NAME.{packed}"
+            f"--labels FILE or with --label-column NAME.{more}"
         )
     if label is None or inputs not in kinds:
         names = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)

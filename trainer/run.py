@@ -29,6 +29,7 @@ from trainer.events import (
     ignore,
 )
 from trainer.options import Settings, TrainOptions
+from trainer.starting_programs import starting_program
 from trainer.strategies import STRATEGIES
 from trainer.train_state import make_train_state
 from trainer.workers.bootstrap import joined
@@ -40,6 +41,8 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     configure_devices(options)
     with joined(options, on_event) as team:
         data = open_data(options, (team.index, team.size))
+        if data.manifest is not None and (program := starting_program(data.manifest.schema)):
+            on_event(Notice(f"labels are learned; {program}"))
         start = None
         if options.head_epochs is not None:
             head = train_on(data, _head_run(options), on_event, team)
