@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 from PIL import Image, ImageOps
 
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
+from beam_jobs.report.marks import marked
 from beam_jobs.report.previews import (
     DataUri,
     Preview,
@@ -65,15 +68,28 @@ class ClassSample:
         default_factory=lambda: np.zeros((_MEAN_SIDE, _MEAN_SIDE, 3), np.int64)
     )
 
-    def add(self, record_id: str, seen: Seen, kept: dict[str, Values]) -> None:
-        """Adds the next record of the class."""
+    def add(
+        self, record_id: str, seen: Seen, values: Mapping[str, Values], kept: Sequence[str]
+    ) -> None:
+        """Adds the next record of the class.
+
+        Args:
+            record_id: Its id.
+            seen: What there is to see of it.
+            values: The record.
+            kept: Names of its kept columns.
+        """
         if isinstance(seen, np.ndarray):
             square = (_MEAN_SIDE, _MEAN_SIDE)
             fitted = ImageOps.fit(Image.fromarray(seen), square, Image.Resampling.BILINEAR)
             self._sum += np.asarray(fitted)
             self.images += 1
         if len(self.shown) < self.most_shown:
-            self.shown.append(SampledRecord(record_id, as_preview(seen), kept))
+            if isinstance(seen, np.ndarray):
+                with contextlib.suppress(Exception):  # written by other software
+                    seen = marked(seen, values)
+            own = {name: values.get(name, []) for name in kept}
+            self.shown.append(SampledRecord(record_id, as_preview(seen), own))
 
     def mean_image(self) -> DataUri:
         """Returns the mean of the central squares."""
@@ -102,9 +118,9 @@ class ReportedSet(FinishedSet):
         for location, values, seen in read_previews(self, chosen):
             if seen is None and not self.holds_text:
                 continue
-            kept = {feature.name: values.get(feature.name, []) for feature in self.kept_columns}
+            kept = [feature.name for feature in self.kept_columns]
             for label in chosen[location]:
-                samples[label].add(location.record_id, seen, kept)
+                samples[label].add(location.record_id, seen, values, kept)
         return [sample for sample in samples.values() if sample.shown]
 
     def _sample_sizes(self, num_classes: int) -> tuple[int, int]:
