@@ -31,6 +31,8 @@ _OWN_FEATURES = {
 }
 
 # "float32", "float32[*,4]", "int64[*][*,2]"
+# Names of types in Python -> the kind that holds what they hold.
+_MEANT = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
 _FORM = re.compile(r"(?P<kind>\w+)(?P<dims>(\[[\d*]+(,[\d*]+)*\])*)")
 
 
@@ -94,7 +96,7 @@ class Feature:
         match = _FORM.fullmatch(form)
         kind = match["kind"] if match else re.split(r"\W", form, maxsplit=1)[0]
         if match is None or kind not in KINDS:
-            near = "" if kind in KINDS else did_you_mean(kind, KINDS)
+            near = "" if kind in KINDS else did_you_mean(_MEANT.get(kind, kind), KINDS)
             raise UsageError(
                 f"{form!r} is no form of the feature {name!r}: a kind ({', '.join(KINDS)}), and "
                 f"its sizes in brackets, with * where they vary. {near}Write for instance float32, "

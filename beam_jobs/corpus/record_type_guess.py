@@ -20,6 +20,7 @@ from shard_format import UsageError
 
 _MAX_FILES = 64  # looked at
 _MAX_MEMBERS = 8  # of an archive, which may be compressed
+_NO_FILES = {"record"}  # which a program reads
 _PLURALS = {"image": "images", "text": "text"}
 
 
@@ -38,7 +39,7 @@ def check_is_no_source(arguments: list[str]) -> None:
         files += 1
         counts[_record_type(path)] += 1
     del counts[""]
-    commands = {name: _command(name, arguments) for name in OPTIONS}
+    commands = {name: _command(name, arguments) for name in OPTIONS if name not in _NO_FILES}
     if len(counts) == 1 or (counts and len({*counts.values()}) > 1):
         name, number = counts.most_common(1)[0]
         raise UsageError(

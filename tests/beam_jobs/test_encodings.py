@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, encode_jpeg
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
@@ -85,7 +85,10 @@ def test_a_set_of_every_encoding(build, make_images, tmp_path, encoding):
 def test_raw_images_of_other_shapes_are_no_duplicates():
     raw = records(encoding="raw", resize="none")
     wide, tall = (encode_jpeg(np.zeros(size, np.uint8), 90) for size in ((8, 16, 3), (16, 8, 3)))
-    assert raw.prepare("a", wide).fingerprint != raw.prepare("a", tall).fingerprint
+    assert (
+        raw.prepare(RawRecord("a", wide, wide)).fingerprint
+        != raw.prepare(RawRecord("a", tall, tall)).fingerprint
+    )
 
 
 @pytest.mark.parametrize("one", ["jpeg", "png", "webp", "raw"])

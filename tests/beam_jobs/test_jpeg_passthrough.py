@@ -10,7 +10,7 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageCms
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, encode_jpeg
 from beam_jobs.images.jpeg_passthrough import needs_no_change, shrunk
 from beam_jobs.images.resize import RESIZE_MODES, keeps_size, parse_resize, resize_image
@@ -18,6 +18,10 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
 from shard_format import id_hash
 from tests.fixtures.sets import stored_records
+
+
+def raw_record(record_id, data):
+    return RawRecord(record_id, data, data)
 
 
 def records(**options):
@@ -107,7 +111,7 @@ CHANGED = {
 def test_what_needs_no_change(photograph, name):
     data = KEPT[name](photograph)
     assert needs_no_change(data) == (400, 533)
-    prepared = records(quality="keep", resize="none").prepare("a", data)
+    prepared = records(quality="keep", resize="none").prepare(raw_record("a", data))
     assert prepared.values["image"] == data
     assert (prepared.statistics["width"], prepared.statistics["height"]) == (400, 533)
 
@@ -119,7 +123,7 @@ def test_what_needs_a_change(photograph, name):
 
 def test_a_file_that_is_turned_is_encoded_anew(photograph):
     keep = records(quality="keep:80", resize="none")
-    prepared = keep.prepare("a", CHANGED["turned"](photograph))
+    prepared = keep.prepare(raw_record("a", CHANGED["turned"](photograph)))
     source = decode_jpeg_strictly(CHANGED["turned"](photograph))
     assert prepared.values["image"] == encode_jpeg(np.ascontiguousarray(np.rot90(source, -1)), 80)
     assert (prepared.statistics["source_width"], prepared.statistics["width"]) == (400, 533)
@@ -138,7 +142,7 @@ def test_a_file_that_is_turned_is_encoded_anew(photograph):
 )
 def test_a_size_that_changes_is_not_kept(photograph, resize, kept):
     data = saved(photograph)
-    prepared = records(quality="keep", resize=resize).prepare("a", data)
+    prepared = records(quality="keep", resize=resize).prepare(raw_record("a", data))
     assert (prepared.values["image"] == data) is kept
 
 
@@ -158,7 +162,9 @@ def test_keeps_size_says_what_resize_does(mode, enlarge):
 
 def test_too_many_pixels_are_refused_though_kept(photograph):
     with pytest.raises(Rejection, match="too-many-pixels"):
-        records(quality="keep", resize="none", max_pixels=1000).prepare("a", saved(photograph))
+        records(quality="keep", resize="none", max_pixels=1000).prepare(
+            raw_record("a", saved(photograph))
+        )
 
 
 def mutated(data, generator):
@@ -205,7 +211,7 @@ def test_an_eighth_is_an_eighth():
 
 def test_damage_is_refused_in_keep_mode(photograph):
     with pytest.raises(Rejection, match="truncated"):
-        records(quality="keep", resize="none").prepare("a", saved(photograph)[:-500])
+        records(quality="keep", resize="none").prepare(raw_record("a", saved(photograph)[:-500]))
 
 
 def test_what_decodes_alike_is_a_duplicate(photograph):
@@ -219,7 +225,10 @@ def test_what_decodes_alike_is_a_duplicate(photograph):
         saved(photograph, exif=exif(1)),
     ):
         assert other != plain
-        assert keep.prepare("a", other).fingerprint == keep.prepare("b", plain).fingerprint
+        assert (
+            keep.prepare(raw_record("a", other)).fingerprint
+            == keep.prepare(raw_record("b", plain)).fingerprint
+        )
         assert keep.confirm({"image": [other]}) == keep.confirm({"image": [plain]})
 
 
@@ -231,14 +240,17 @@ def test_equal_fingerprints_are_confirmed_or_not(photograph):
     detailed[9:16:2, 8:16] -= 40
     keep = records(quality="keep", resize="none")
     one, other = saved(gray), saved(detailed)
-    assert keep.prepare("a", one).fingerprint == keep.prepare("b", other).fingerprint
+    assert (
+        keep.prepare(raw_record("a", one)).fingerprint
+        == keep.prepare(raw_record("b", other)).fingerprint
+    )
     assert keep.confirm({"image": [one]}) != keep.confirm({"image": [other]})
 
 
 def test_kept_and_encoded_images_have_fingerprints_of_one_kind(photograph):
     keep = records(quality="keep:90", resize="none")
-    encoded = keep.prepare("a", ENCODERS["png"](photograph, 0))
-    kept = keep.prepare("b", encoded.values["image"])
+    encoded = keep.prepare(raw_record("a", ENCODERS["png"](photograph, 0)))
+    kept = keep.prepare(raw_record("b", encoded.values["image"]))
     assert kept.values["image"] == encoded.values["image"]
     assert kept.fingerprint == encoded.fingerprint
 

@@ -94,12 +94,13 @@ def test_copies_of_balancing_count_once(build, corpus):
 
 
 def test_a_small_jpeg_passes_through_and_is_counted(build, corpus, tmp_path):
+    from beam_jobs.corpus.record import RawRecord
     from beam_jobs.options import ImageOptions
     from beam_jobs.record_types import RECORD_TYPES
 
     options = ImageOptions((str(corpus),), "out", quality="keep", resize="shorter:30")
     data = (corpus / "b" / "small.jpg").read_bytes()
-    prepared = RECORD_TYPES["image"](options).prepare("b/small.jpg", data)
+    prepared = RECORD_TYPES["image"](options).prepare(RawRecord("b/small.jpg", data, data))
     assert prepared.values["image"] == data
     assert prepared.statistics["not_enlarged"]
 
