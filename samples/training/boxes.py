@@ -4,9 +4,9 @@
     python -m samples.training.boxes set
 
 Zhou, Wang and Kraehenbuehl, "Objects as Points" (2019), section 3: a map of every class says where
-the middle of an object is, and two more maps its height and width. The loss of the maps is the focal
-one of section 3, the loss of sizes is L1 at the middles. A box is a middle that is the largest of its
-neighbours.
+the middle of an object is, and two more maps its height and width. The loss of the maps is the
+focal one of section 3, the loss of sizes is L1 at the middles. A box is a middle that is the
+largest of its neighbours.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import keras
 import numpy as np
 import reader
 import tensorflow as tf
+from reader.transforms import HorizontalFlip, RandomResizedCrop
 
 _SIZE, _STRIDE, _MOST = 128, 4, 20  # of images, of maps, and objects of an image
 _CELLS = _SIZE // _STRIDE
 _SPREAD = 1.5  # cells, of the hill around a middle
+_AUGMENT = [RandomResizedCrop(0.5), HorizontalFlip()]  # half of the area, or more of it
 
 
 def load(directory: str, split: str, batch_size: int, **options) -> reader.Stream:
@@ -79,7 +81,7 @@ def detector(classes: int) -> keras.Model:
 
     def block(values, channels, strides):
         values = keras.layers.Conv2D(channels, 3, strides, padding="same", use_bias=False)(values)
-        return keras.layers.ReLU()(keras.layers.BatchNormalization()(values))
+        return keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(values))
 
     images = keras.Input((_SIZE, _SIZE, 3))
     values = keras.layers.Rescaling(1 / 127.5, offset=-1)(images)
@@ -89,7 +91,8 @@ def detector(classes: int) -> keras.Model:
     values = block(keras.layers.Concatenate()([fine, values]), 64, 1)
     rare = keras.initializers.Constant(-2.2)  # a chance of 0.1, as section 3 begins
     hills = keras.layers.Conv2D(classes, 1, bias_initializer=rare)(values)
-    return keras.Model(images, keras.layers.Concatenate()([hills, keras.layers.Conv2D(2, 1)(values)]))
+    sizes = keras.layers.Conv2D(2, 1)(values)
+    return keras.Model(images, keras.layers.Concatenate()([hills, sizes]))
 
 
 def boxes_of(predicted: np.ndarray, least: float = 0.3) -> list[tuple[np.ndarray, int, float]]:
@@ -114,12 +117,12 @@ def overlap(box: np.ndarray, other: np.ndarray) -> float:
 
 @click.command()
 @click.argument("directory")
-@click.option("--epochs", default=30)
+@click.option("--epochs", default=200)
 @click.option("--steps", default=None, type=int, help="Batches of an epoch; all by default.")
 @click.option("--batch-size", default=8)
 def main(directory: str, epochs: int, steps: int | None, batch_size: int) -> None:
     """Trains on the split train of DIRECTORY, and counts the boxes of test that it finds."""
-    train = load(directory, "train", batch_size, augment="standard", seed=1)
+    train = load(directory, "train", batch_size, augment=_AUGMENT, seed=1)
     classes = train.info.num_classes  # the labels of an image are the classes of its objects
     model = detector(classes)
     model.compile(keras.optimizers.Adam(2e-3), loss)

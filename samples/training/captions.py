@@ -4,9 +4,9 @@
         --no-labels --out set
     python -m samples.training.captions set
 
-Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021), figure
-3: in a batch, every image is compared with every caption, and a loss over rows and columns wants the
-pairs. The towers here are small: convolutions, and the mean of the vectors of words.
+Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021),
+figure 3: in a batch, every image is compared with every caption, and a loss over rows and columns
+wants the pairs. The towers here are small: convolutions, and the mean of the vectors of words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def image_tower() -> keras.Model:
     values = keras.layers.Rescaling(1 / 127.5, offset=-1)(images)
     for channels in (16, 32, 64, 128):
         values = keras.layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False)(values)
-        values = keras.layers.ReLU()(keras.layers.BatchNormalization()(values))
+        values = keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(values))
     pooled = keras.layers.GlobalMaxPooling2D()(values)
     return keras.Model(images, keras.layers.UnitNormalization()(keras.layers.Dense(_WIDTH)(pooled)))
 
@@ -77,7 +77,7 @@ def contrastive(pairs, logits):
 
 @click.command()
 @click.argument("directory")
-@click.option("--epochs", default=30)
+@click.option("--epochs", default=200)
 @click.option("--steps", default=None, type=int, help="Batches of an epoch; all by default.")
 @click.option("--batch-size", default=16)
 def main(directory: str, epochs: int, steps: int | None, batch_size: int) -> None:

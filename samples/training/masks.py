@@ -4,8 +4,8 @@
     python -m samples.training.masks set --classes 4
 
 Ronneberger, Fischer and Brox, "U-Net: Convolutional Networks for Biomedical Image Segmentation"
-(2015), figure 1, with fewer channels. The mask is cropped, flipped and scaled as the image is, and is
-255 where the image is filled: such pixels count neither in the loss nor in the metric.
+(2015), figure 1, with fewer channels. The mask is cropped, flipped and scaled as the image is, and
+is 255 where the image is filled: such pixels count neither in the loss nor in the metric.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import click
 import keras
 import reader
 import tensorflow as tf
+from reader.transforms import HorizontalFlip, RandomResizedCrop
 
 _SIZE, _IGNORED = 128, 255
+_AUGMENT = [RandomResizedCrop(0.5), HorizontalFlip()]  # half of the area, or more of it
 
 
 def batches(directory: str, split: str, batch_size: int, **options) -> tuple[tf.data.Dataset, int]:
-    """(images [batch, size, size, 3], masks [batch, size, size, 1]), and their number in an epoch."""
+    """(images [n, size, size, 3], masks [n, size, size, 1]), and the batches of an epoch."""
     stream = reader.load(
         directory,
         split=split,
@@ -38,7 +40,7 @@ def batches(directory: str, split: str, batch_size: int, **options) -> tuple[tf.
 def block(images, channels):
     for _ in range(2):
         images = keras.layers.Conv2D(channels, 3, padding="same", use_bias=False)(images)
-        images = keras.layers.ReLU()(keras.layers.BatchNormalization()(images))
+        images = keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(images))
     return images
 
 
@@ -64,7 +66,7 @@ def unet(classes: int, channels=(16, 32, 64, 128)) -> keras.Model:
 @click.option("--batch-size", default=8)
 def main(directory: str, classes: int, epochs: int, steps: int | None, batch_size: int) -> None:
     """Trains on the split train of DIRECTORY, and measures on its split test."""
-    train, count = batches(directory, "train", batch_size, augment="standard")
+    train, count = batches(directory, "train", batch_size, augment=_AUGMENT)
     test, _ = batches(directory, "test", batch_size, shuffle="off", epochs=1)
     model = unet(classes)
     model.compile(
