@@ -36,6 +36,7 @@ from beam_jobs.images.decode.orientation import oriented
 from beam_jobs.images.resize import ResizeGeometry, margins
 from foundation import storage
 from shard_format import Feature
+from shard_format.run_lengths import decode_run_lengths
 
 Points = npt.NDArray[np.float64]  # [n, 2]: x and y in pixels
 Mask = npt.NDArray[np.uint8]  # [height, width]
@@ -308,7 +309,7 @@ def _run_lengths(segmentation: Any, move: _Move) -> str:
         parts = coco_mask.frPyObjects(polygons, height, width)
         return str(coco_mask.merge(parts)["counts"].decode())
     counts, size = segmentation.get("counts"), segmentation.get("size")
-    numbers = _uncompressed(counts) if isinstance(counts, str) else counts
+    numbers = decode_run_lengths(counts.encode()) if isinstance(counts, str) else counts
     if size != [move.height, move.width] or not isinstance(numbers, list):
         raise ValueError("run lengths of another size")
     is_whole = all(isinstance(one, int) and one >= 0 for one in numbers)
@@ -319,29 +320,6 @@ def _run_lengths(segmentation: Any, move: _Move) -> str:
         mask = move.mask(coco_mask.decode(coded))
         coded = coco_mask.encode(np.asfortranarray(mask))
     return str(coded["counts"].decode())
-
-
-def _uncompressed(text: str) -> list[int]:
-    """The run lengths in COCO's text, in which a number is in groups of 5 bits (maskApi.c).
-
-    Raises:
-        ValueError: It ends inside of one.
-    """
-    numbers: list[int] = []
-    value = shift = 0
-    for letter in text:
-        group = ord(letter) - 48
-        value |= (group & 0x1F) << shift
-        shift += 5
-        if group & 0x20:
-            continue
-        if group & 0x10:
-            value -= 1 << shift
-        numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
-        value = shift = 0
-    if shift:
-        raise ValueError("run lengths that end inside of a number")
-    return numbers
 
 
 def _read_mask(path: str) -> Mask:

@@ -19,6 +19,7 @@ from reader.options import ReadOptions
 from reader.record_types.base import ElementSpec
 from reader.transforms.augmentation import Steps
 from shard_format import DamageError, Feature, UsageError
+from shard_format.run_lengths import decode_run_lengths
 
 GROUP, MASK = "objects", "segmentation_mask"
 _BBOX, _AREA, _RUNS = f"{GROUP}/bbox", f"{GROUP}/area", f"{GROUP}/segmentation"
@@ -238,25 +239,14 @@ def moved_objects(steps: Steps, options: ReadOptions) -> MovedObjects | None:
 def mask_of(counts: bytes, size: Sequence[int]) -> Mask:
     """[height, width] of 0 and 1: the pixels of run lengths, as COCO writes them.
 
-    A number is in groups of 5 bits; from the third on, what is added to that before the last one
-    (maskApi.c of pycocotools). Runs go down the columns.
-
     Raises:
         DamageError: They are not those of an image of this size.
     """
-    runs: list[int] = []
-    value = shift = 0
-    for letter in counts:
-        group = letter - 48
-        value |= (group & 0x1F) << shift
-        shift += 5
-        if group & 0x20:
-            continue
-        if group & 0x10:
-            value -= 1 << shift
-        runs.append(value + (runs[-2] if len(runs) > 2 else 0))
-        value = shift = 0
     height, width = size
+    try:
+        runs = decode_run_lengths(counts)
+    except ValueError:
+        runs = [-1]
     if counts and (min(runs, default=-1) < 0 or sum(runs) != height * width):
         raise DamageError("Run lengths are not those of their image. Build the set again.")
     mask = np.zeros(height * width, np.uint8)
