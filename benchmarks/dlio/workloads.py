@@ -40,10 +40,13 @@ class Workload:
     busy: float
     most_steps: int
 
+    def steps(self, ranks: int) -> int:
+        """Steps of an epoch of each rank; DLIO refuses to begin more than there are."""
+        return min(self.files * self.samples // self.batch // ranks, self.most_steps)
+
     def samples_read(self, ranks: int) -> int:
         """Samples of a run, of all ranks."""
-        steps = self.files * self.samples // self.batch // ranks
-        return min(steps, self.most_steps) * self.epochs * self.batch * ranks
+        return self.steps(ranks) * self.epochs * self.batch * ranks
 
     @property
     def small(self) -> Workload:
@@ -96,7 +99,7 @@ def command(
         "dataset.num_files_train": total if is_one_a_file else workload.files,
         "dataset.num_samples_per_file": 1 if is_one_a_file else workload.samples,
         "train.epochs": workload.epochs,
-        "train.total_training_steps": workload.most_steps,
+        "train.total_training_steps": workload.steps(ranks),
         "workflow.checkpoint": False,
         **LOADERS[loader],
         **{name.replace("__", "."): value for name, value in changes.items()},

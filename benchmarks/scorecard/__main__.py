@@ -37,8 +37,12 @@ def main() -> None:
     is_whole = not (chosen.small or chosen.subject)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in () if chosen.pages else chosen.only or ROWS:
-        results[name] = measure_row(ROWS[name], bench, chosen.turns, chosen.subject)
-        print(f"\n{ROWS[name].title}\n{table(ROWS[name], results[name])}", flush=True)
+        measured = measure_row(ROWS[name], bench, chosen.turns, chosen.subject)
+        print(f"\n{ROWS[name].title}\n{table(ROWS[name], measured)}", flush=True)
+        if not measured["subjects"]:
+            print(f"{name}: no subject did it, and earlier results stay", flush=True)
+            continue
+        results[name] = measured
         if is_whole:
             _write(results)
     if is_whole:
