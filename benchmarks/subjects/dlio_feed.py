@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dlio.workloads import RANKS, WORKLOADS, Workload, command, run
+from benchmarks.dlio.workloads import MOST_RANKS, WORKLOADS, Workload, command, run
 from benchmarks.subjects.clock import report
 
 
@@ -18,15 +18,17 @@ def main() -> None:
     name, loader, data, is_small = sys.argv[1:]
     is_small = json.loads(is_small)
     workload = WORKLOADS[name].small if is_small else WORKLOADS[name]
-    fed, passed, cpu = 0, {}, 0.0
-    for ranks in RANKS[:1] if is_small else RANKS:
+    fed, most = 0, 1 if is_small else MOST_RANKS
+    passed, cpu = {}, 0.0
+    ranks = most
+    while fed < most:  # a binary search, which ends with one rank where none is fed
         begun = _cpu_seconds()
         metric = _metric(workload, loader, Path(data), ranks)
         is_busy = metric["train_au_mean_percentage"] >= 100 * workload.busy
-        if is_busy or not passed:  # of one that is not fed, what it gets
-            fed, passed, cpu = ranks if is_busy else 0, metric, _cpu_seconds() - begun
-        if not is_busy:
-            break
+        if is_busy or ranks == 1:  # of one that is not fed, what it gets
+            passed, cpu = metric, _cpu_seconds() - begun
+        fed, most = (ranks, most) if is_busy else (fed, ranks - 1)
+        ranks = (fed + most + 1) // 2
     begun, ranks = _cpu_seconds(), max(1, fed)
     changes = {"train__total_training_steps": 1, "train__epochs": 1}
     _metric(workload, loader, Path(data), ranks, **changes)

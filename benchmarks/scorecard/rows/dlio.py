@@ -108,8 +108,8 @@ DLIO_RESNET50 = _row(
     """
 DLIO 2.0.0 runs its workload `resnet50_h100` with its own clock: batches of 400 samples of 115 kB,
 0.224 s of a simulated H100 each, which must be busy for 90 % of the time. There is a process for
-each accelerator, and one more is tried as long as that holds, up to eight; the other figures are
-those of the most that were fed. The number of files is cut to 8 of 1,251 samples, which the page
+each accelerator; a binary search finds how many are fed, up to four, and the other figures are
+those of the most that were. The number of files is cut to 8 of 1,251 samples, which the page
 cache holds: this machine, not a storage system, is what is measured. DLIO's own loaders read and
 parse records and hand out one and the same array; shardmill's reads, checks and parses them, and
 hands out their bytes. [docs/dlio.md](dlio.md) has it on a cluster.
