@@ -31,10 +31,7 @@ from shard_format.naming import check_name
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
 run_option = functools.partial(option, identity=False)
 
-_ONE_LABEL = {
-    "--no-labels": "needs one label per record",
-    "--multi-label": "needs one label per record",
-}
+_LABELLED = {"--no-labels": "needs a label per record"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +166,10 @@ class PreprocessOptions:
     )
     stratify: bool = option(
         False,
-        "Give every split its fraction of every class, exact to the record.",
+        "Give every split its fraction of every class, exact to the record; a record with several "
+        "labels counts for its rarest class.",
         type=bool,
-        excludes=_ONE_LABEL,
+        excludes=_LABELLED,
     )
     group_by: str | None = option(
         None,
@@ -182,9 +180,9 @@ class PreprocessOptions:
     balance: str = option(
         "none",
         "Balance the classes of the training split: repeat records of small classes, or drop "
-        "records of large ones.",
+        "records of large ones; a record with several labels counts for its rarest class.",
         choices=("none", "oversample", "undersample"),
-        excludes=_ONE_LABEL,
+        excludes=_LABELLED,
     )
     num_shards: int | None = option(
         None,

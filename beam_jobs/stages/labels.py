@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,12 @@ from beam_jobs.corpus.names import LABEL_SEPARATOR
 from shard_format import LABELS_FIELD, Feature, Schema, encode_features, label_column
 
 
-def names_in(labels: pa.ChunkedArray) -> set[str]:
-    """Every class name in a column; several of one record are joined by a separator."""
-    names: set[str] = set()
-    for label in pc.unique(labels).drop_null().to_pylist():
-        names.update(label.split(LABEL_SEPARATOR) if label else ())
+def class_counts(labels: pa.ChunkedArray) -> Counter[str]:
+    """The records of every class in a column; several of one are joined by a separator."""
+    names: Counter[str] = Counter()
+    for row in pc.value_counts(labels).to_pylist():
+        for name in row["values"].split(LABEL_SEPARATOR) if row["values"] else ():
+            names[name] += row["counts"]
     return names
 
 
@@ -35,15 +37,15 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0")
 
 
-# Class names by label feature.
-ClassNames = dict[str, set[str]]
+# The number of records of every class, by label feature.
+ClassCounts = dict[str, Counter[str]]
 
 
-def name_classes(staged: ClassNames, kept: ClassNames) -> tuple[dict[str, list[str]], list[str]]:
+def name_classes(staged: ClassCounts, kept: ClassCounts) -> tuple[dict[str, list[str]], list[str]]:
     """The classes of the kept records, and a note if duplicates were all records of a class."""
     notes = []
     for name in staged:
-        lost = sorted_names(staged[name] - kept[name])
+        lost = sorted_names(staged[name].keys() - kept[name].keys())
         if lost:
             shown = ", ".join(repr(one) for one in lost[:5])
             of_label = "" if name == "label" else f" of {name!r}"
@@ -54,10 +56,28 @@ def name_classes(staged: ClassNames, kept: ClassNames) -> tuple[dict[str, list[s
     return {name: sorted_names(names) for name, names in kept.items()}, notes
 
 
-def label_numbers(labels: pa.ChunkedArray, class_names: list[str]) -> IntArray:
-    """[n] int64: the only class of each record; -1 for none."""
-    numbers = pc.index_in(labels, value_set=pa.array(class_names, pa.string()))
-    return np.asarray(pc.fill_null(numbers, -1).to_numpy(), np.int64)
+def strata_of(schema: Schema, class_names: Sequence[str], counts: Counter[str]) -> list[str]:
+    """The classes of the main label; a record of several counts for the first of them.
+
+    With several labels a record counts for the rarest of its classes, as in Sechidis et al., On the
+    Stratification of Multi-Label Data (ECML PKDD 2011, algorithm 1), and in the repeat factors of
+    Gupta et al., LVIS (CVPR 2019, appendix B.2). With one label the order stays.
+    """
+    if not any(feature.shape for feature in label_features(schema)):
+        return list(class_names)
+    return sorted(class_names, key=lambda name: (counts[name], name))
+
+
+def label_numbers(labels: pa.ChunkedArray, class_names: Sequence[str]) -> IntArray:
+    """[n] int64: the class of each record; the first of several in `class_names`; -1 for none."""
+    distinct = labels.combine_chunks().dictionary_encode()
+    number_of = {name: number for number, name in enumerate(class_names)}
+    several = (label.split(LABEL_SEPARATOR) for label in distinct.dictionary.to_pylist())
+    numbers = [
+        min((number_of[one] for one in own if one in number_of), default=-1) for own in several
+    ]
+    at = pc.fill_null(distinct.indices, len(numbers)).to_numpy()
+    return np.array([*numbers, -1], np.int64)[at]
 
 
 def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[int]]:

@@ -13,6 +13,7 @@ from beam_jobs.columns import IntArray
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
+from beam_jobs.stages.labels import class_counts
 from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.listed_items import listed_batches
@@ -71,11 +72,10 @@ def _stratified(
     classes: Counter[str] = Counter()
     for begin, table in sidecars:
         inside = pa.array(assignment.of(begin, table) != LEFT_OUT)
-        for row in pc.value_counts(table["label"].filter(inside)).to_pylist():
-            classes[row["values"]] += row["counts"]
-    most = counted(max(classes.values()), "record")
+        classes += class_counts(table["label"].filter(inside))
+    together, records = _together(assignment, sidecars, identity), int(assignment.counts().sum())
+    most = counted(max(classes.values(), default=records), "record")
     largest = f"the largest of {len(classes):,} classes has" if len(classes) > 1 else "there are"
-    together, records = _together(assignment, sidecars, identity), sum(classes.values())
     groups = f"; records that stay together make {counted(together, 'group')}"
     return (
         f"--stratify gives it {fraction:g} of each class, rounded to records, and {largest} "

@@ -9,6 +9,7 @@ tens of bytes more per record each. Time is linear. What plans large corpora is 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.stages.labels import ClassNames, name_classes, names_in
+from beam_jobs.stages.labels import ClassCounts, class_counts, name_classes
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings
@@ -182,10 +182,10 @@ def _find_duplicates(
 def _assign_splits(state: PlanState) -> None:
     """Assigns the splits and names the classes; what depends on splits may leave out records."""
     context, sidecars, assignment = state.context, state.sidecars, state.assignment
-    state.class_names, state.notes = _class_names(assignment, sidecars, context.options)
+    _name_classes(state)
     if state.earlier is not None:
         state.class_names, state.notes = state.earlier.class_names(state.class_names)
-    _assign(assignment, sidecars, state.clusters, context.options, state.class_names["label"])
+    _assign(state)
     conflicts = state.earlier.assign(assignment, sidecars) if state.earlier is not None else 0
     state.assigned = assignment.counts()
     state.changes = context.record_type.plan_changes(
@@ -195,7 +195,7 @@ def _assign_splits(state: PlanState) -> None:
         state.clusters = state.changes.clusters
         members = state.clusters.members
         write_clusters(context.workspace, members.schema, [members])
-        state.class_names, state.notes = _class_names(assignment, sidecars, context.options)
+        _name_classes(state)
         state.notes += state.changes.notes
         state.filtered |= state.changes.filtered
     state.filtered |= {
@@ -209,7 +209,7 @@ def _balance(state: PlanState) -> None:
     options, assignment, sidecars = state.context.options, state.assignment, state.sidecars
     if options.balance == "none" or not trains(assignment, options):
         return
-    state.balance = balance(options.balance, assignment, sidecars, state.class_names["label"])
+    state.balance = balance(options.balance, assignment, sidecars, state.strata)
     if state.balance is not None:
         state.filtered["undersampled"] = state.balance.left_out
     state.notes += balance_notes(state.balance, appended=bool(options.base))
@@ -360,29 +360,27 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordTyp
     return sidecars.records * passes
 
 
-def _class_names(
-    assignment: Assignment, sidecars: Sidecars, options: PreprocessOptions
-) -> tuple[dict[str, list[str]], list[str]]:
-    features = ("label", *options.further_labels)
-    staged: ClassNames = {name: set() for name in features}
-    kept: ClassNames = {name: set() for name in features}
+def _name_classes(state: PlanState) -> None:
+    """Names the classes, and counts their records."""
+    context, sidecars = state.context, state.sidecars
+    features = ("label", *context.options.further_labels)
+    staged: ClassCounts = {name: Counter() for name in features}
+    kept: ClassCounts = {name: Counter() for name in features}
     for begin, table in sidecars:
-        inside = assignment.of(begin, table) != LEFT_OUT
+        inside = state.assignment.of(begin, table) != LEFT_OUT
         included = pa.array(sidecars.included(begin, table))
         for name in features:
             column = table[label_column(name)]
-            staged[name] |= names_in(column.filter(included))
-            kept[name] |= names_in(column.filter(inside))
-    return name_classes(staged, kept)
+            staged[name] += class_counts(column.filter(included))
+            kept[name] += class_counts(column.filter(inside))
+    state.class_names, state.notes = name_classes(staged, kept)
+    state.class_counts = kept["label"]
 
 
-def _assign(
-    assignment: Assignment,
-    sidecars: Sidecars,
-    clusters: Clusters,
-    options: PreprocessOptions,
-    class_names: list[str],
-) -> None:
+def _assign(state: PlanState) -> None:
+    """Assigns the split of every record."""
+    options, clusters = state.context.options, state.clusters
+    assignment, sidecars = state.assignment, state.sidecars
     if splits_are_given(options.split):
         groups = by_corpus(assignment, sidecars, named_splits(sidecars))
         refuse_conflicts(group_conflicts(*groups), assignment.names)
@@ -393,7 +391,7 @@ def _assign(
     identity = Identity(sidecars, clusters if options.duplicates == "keep" else None)
     fractions = parse_splits(options.split)
     if options.stratify:
-        stratified(assignment, sidecars, identity, fractions, class_names)
+        stratified(assignment, sidecars, identity, fractions, state.strata)
     else:
         by_fraction(assignment, sidecars, identity, fractions)
 

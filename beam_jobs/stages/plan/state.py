@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,7 @@ from beam_jobs.columns import IntArray
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import PlannedChanges
+from beam_jobs.stages.labels import strata_of
 from beam_jobs.stages.plan.appending import Earlier
 from beam_jobs.stages.plan.balance import Balance
 from beam_jobs.stages.plan.excluded import Excluded
@@ -34,6 +36,7 @@ class PlanState:
         assignment: The split of every record.
         assigned: [splits] int64, records of each before any were left out for their parts.
         class_names: Names of the classes by label feature.
+        class_counts: Number of kept records of every class of the main label.
         changes: Changes that the record type planned once splits were known, if any.
         filtered: Number of records left out by a rule of planning, by reason.
         balance: How often records of the training split occur; None for once.
@@ -51,12 +54,19 @@ class PlanState:
     assignment: Assignment
     assigned: IntArray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    class_counts: Counter[str] = dataclasses.field(default_factory=Counter)
     changes: PlannedChanges | None = None
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
     balance: Balance | None = None
     splits: list[SplitKeys] = dataclasses.field(default_factory=list)
     num_shards: dict[str, int] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def strata(self) -> list[str]:
+        """The classes by which records are stratified and balanced."""
+        schema = self.context.record_type.schema
+        return strata_of(schema, self.class_names["label"], self.class_counts)
 
     @property
     def copies(self) -> int:

@@ -26,7 +26,7 @@ class Decisions:
         columns: Checksum of the columns of each range.
         row_bytes: Bytes of all sidecar rows.
         named: The splits that the source names; None is among them if a record has none.
-        staged: Class names of all records by label feature.
+        staged: Number of all records of each class, by label feature.
         noted: What tasks that find near duplicates noted, by name, in the order of ranges.
         turns: Contractions of the graph of near duplicates; None before the last one is done.
         dropped: Number of duplicates to leave out.
@@ -37,6 +37,7 @@ class Decisions:
         previewed: Kept ids of the clusters that have previews.
         duplicates_parts: See `Plan`.
         class_names: Names of the classes by label feature.
+        strata: See `PlanState.strata`.
         notes: Notes for the user.
         wanted: Bins of `Quantiles` whose keys the next round collects.
         begins: By class, the positions where splits begin.
@@ -57,7 +58,7 @@ class Decisions:
     columns: list[str] = dataclasses.field(default_factory=list)
     row_bytes: int = 0
     named: list[str | None] = dataclasses.field(default_factory=list)
-    staged: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    staged: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     noted: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
     turns: int | None = None
     dropped: int = 0
@@ -68,6 +69,7 @@ class Decisions:
     previewed: list[str] = dataclasses.field(default_factory=list)
     duplicates_parts: int = 0
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    strata: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     wanted: list[int] = dataclasses.field(default_factory=list)
     begins: list[list[int]] = dataclasses.field(default_factory=list)

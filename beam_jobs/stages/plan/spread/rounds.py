@@ -29,7 +29,7 @@ from beam_jobs.stages.plan.spread.decisions import (
     load_decisions,
     store_decisions,
 )
-from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of, store_units
+from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_counts, counts_of, store_units
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.removed import collected
@@ -243,7 +243,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
             "columns": written,
             "row_bytes": row_bytes,
             "named": list(named_splits(columns)),
-            "staged": names_of(plan, columns, everything),
+            "staged": counts_of(plan, columns, everything),
             "sizes": sizes,
         }
 
@@ -256,7 +256,7 @@ def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     decisions.columns = [result["columns"] for result in results]
     decisions.row_bytes = sum(result["row_bytes"] for result in results)
     decisions.named = list({name for result in results for name in result["named"]})
-    staged = all_names(result["staged"] for result in results)
-    decisions.staged = {feature: list(names) for feature, names in staged.items()}
+    staged = all_counts(result["staged"] for result in results)
+    decisions.staged = {feature: dict(own) for feature, own in staged.items()}
     passes = len(_rounds(plan.context)) - 1
     report(plan.workspace.progress, "plan", total=plan.records * passes)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.options.values import parse_splits, splits_are_given
-from beam_jobs.stages.labels import name_classes
+from beam_jobs.stages.labels import name_classes, strata_of
 from beam_jobs.stages.plan.balance import (
     balance_notes,
     choose_balance,
@@ -34,7 +34,7 @@ from beam_jobs.stages.plan.spread import groups
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.duplicates import outcomes
 from beam_jobs.stages.plan.spread.listing import save_kept_records
-from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_names, names_of
+from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_counts, counts_of
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
@@ -53,14 +53,16 @@ def leave_out_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
         save_kept_records(plan, number, kept)
     units.save_splits(_KEPT, assignment)
     with units.columns() as columns:
-        return names_of(plan, columns, assignment)
+        return counts_of(plan, columns, assignment)
 
 
 def after_duplicates(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Names the classes and the splits."""
     decisions, options = plan.decisions, plan.context.options
-    staged = {feature: set(names) for feature, names in decisions.staged.items()}
-    decisions.class_names, decisions.notes = name_classes(staged, all_names(results))
+    staged, kept = all_counts([decisions.staged]), all_counts(results)
+    decisions.class_names, decisions.notes = name_classes(staged, kept)
+    schema = plan.context.record_type.schema
+    decisions.strata = strata_of(schema, decisions.class_names["label"], kept["label"])
     if splits_are_given(options.split):
         decisions.names = given_names(set(decisions.named)) or ["train"]
     else:
@@ -72,7 +74,7 @@ def send_groups(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     with units.columns() as columns:
         assignment = units.assignment(_KEPT)
-        strata = Strata(assignment, columns, Identity(columns, None), _labels(plan))
+        strata = Strata(assignment, columns, Identity(columns, None), plan.decisions.strata)
         return groups.send_labels(plan, number, strata)
 
 
@@ -137,7 +139,7 @@ def assign_splits(plan: SpreadPlan, number: int) -> dict[str, Any]:
         assignment.names = decisions.names
         if options.balance != "none":
             hashes = _hashes(plan)
-            for own, labels in training_hashes(assignment, columns, _labels(plan)):
+            for own, labels in training_hashes(assignment, columns, plan.decisions.strata):
                 hashes.count(own, labels)
             plan.save(f"hashes-{number:05d}", hashes.histogram)
     return {"sizes": sizes}
@@ -151,7 +153,7 @@ def after_splits(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         return
     hashes = _hashes(plan)
     _add_up(plan, "hashes", hashes)
-    rule = choose_balance(options.balance, hashes, empty.training, _labels(plan))
+    rule = choose_balance(options.balance, hashes, empty.training, plan.decisions.strata)
     if rule is not None:
         decisions.rule = rule
         decisions.wanted = np.flatnonzero(hashes.wanted).tolist()
@@ -165,7 +167,7 @@ def balance_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
         units = UnitRange(plan, number)
         with units.columns() as columns:
             assignment = units.assignment(_ASSIGNED)
-            for own, labels in training_hashes(assignment, columns, _labels(plan)):
+            for own, labels in training_hashes(assignment, columns, plan.decisions.strata):
                 hashes.collect(own, labels)
     return _collected(hashes)
 
@@ -176,7 +178,7 @@ def after_balance(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     if decisions.rule is not None:
         hashes = _hashes(plan)
         hashes.histogram += plan.load("hashes", np.int64).reshape(hashes.histogram.shape)
-        rule = choose_balance(options.balance, hashes, decisions.rule.split, _labels(plan))
+        rule = choose_balance(options.balance, hashes, decisions.rule.split, plan.decisions.strata)
         hashes.collected = _joined(results)
         if rule is not None:
             decisions.rule = rule.with_boundaries(hashes)
@@ -191,21 +193,17 @@ def final_splits(plan: SpreadPlan, units: UnitRange, columns: Sidecars) -> Assig
     return assignment
 
 
-def _labels(plan: SpreadPlan) -> list[str]:
-    return plan.decisions.class_names["label"]
-
-
 def _positions(plan: SpreadPlan) -> Quantiles:
-    return positions_by_class(plan.records, _labels(plan))
+    return positions_by_class(plan.records, plan.decisions.strata)
 
 
 def _hashes(plan: SpreadPlan) -> Quantiles:
-    return hashes_by_class(plan.records, _labels(plan))
+    return hashes_by_class(plan.records, plan.decisions.strata)
 
 
 def _strata(plan: SpreadPlan, number: int, columns: Sidecars, assignment: Assignment) -> Strata:
     """The positions of a range of units, of groups only their labels."""
-    strata = Strata(assignment, columns, Identity(columns, None), _labels(plan))
+    strata = Strata(assignment, columns, Identity(columns, None), plan.decisions.strata)
     if plan.context.options.has_groups:
         strata.joined = groups.chosen_labels(plan, number)
     return strata

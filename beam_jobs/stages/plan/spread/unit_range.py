@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.progress import report
-from beam_jobs.stages.labels import ClassNames, names_in
+from beam_jobs.stages.labels import ClassCounts, class_counts
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
@@ -106,20 +107,20 @@ def label_names(plan: SpreadPlan) -> tuple[str, ...]:
     return ("label", *plan.context.options.further_labels)
 
 
-def names_of(plan: SpreadPlan, sidecars: Sidecars, assignment: Assignment) -> dict[str, list[str]]:
-    """The class names of the records that are not left out, by label feature, in any order."""
-    names: ClassNames = {feature: set() for feature in label_names(plan)}
+def counts_of(plan: SpreadPlan, sidecars: Sidecars, assignment: Assignment) -> ClassCounts:
+    """How many of the records that are not left out are of each class, by label feature."""
+    names: ClassCounts = {feature: Counter() for feature in label_names(plan)}
     for begin, table in sidecars:
         kept = table.filter(assignment.of(begin, table) != LEFT_OUT)
         for feature in names:
-            names[feature] |= names_in(kept[label_column(feature)])
-    return {feature: list(own) for feature, own in names.items()}
+            names[feature] += class_counts(kept[label_column(feature)])
+    return names
 
 
-def all_names(results: Iterable[dict[str, list[str]]]) -> ClassNames:
-    """The class names of all ranges."""
-    names: ClassNames = {}
+def all_counts(results: Iterable[Mapping[str, Mapping[str, int]]]) -> ClassCounts:
+    """The same of all ranges."""
+    names: ClassCounts = {}
     for result in results:
         for feature, own in result.items():
-            names.setdefault(feature, set()).update(own)
+            names.setdefault(feature, Counter()).update(own)
     return names

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels
 from beam_jobs.dedup.clusters import MEMBER_COLUMNS, NO_NEAR_PAIRS, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
-from beam_jobs.stages.labels import label_lists, names_in, sorted_names
+from beam_jobs.stages.labels import class_counts, label_lists, sorted_names, strata_of
 from beam_jobs.stages.plan import splits
 from beam_jobs.stages.plan.balance import balance, class_weights
-from shard_format import InputError, id_hash, split_positions
+from shard_format import Feature, InputError, Schema, id_hash, split_positions
 from tests.fixtures.proofs import examples
 
 FIXTURES = settings(
@@ -54,6 +55,42 @@ def test_stratified_is_exact_to_one_record(sidecars, assignment, by_id, labels, 
     again = assignment(other)
     splits.stratified(again, other, splits.Identity(other, None), fractions, names)
     assert by_id(other, again) == split_of
+
+
+@FIXTURES
+@given(
+    st.lists(st.sets(st.sampled_from("abcd"), max_size=3), min_size=1, max_size=200),
+    st.integers(1, 4),
+)
+def test_records_of_several_labels_count_for_their_rarest_class(
+    sidecars, assignment, by_id, sets, units
+):
+    """Every split has its fraction of the records of each rarest class, and of those of none."""
+    counts = collections.Counter(name for names in sets for name in names)
+    schema = Schema("image", (Feature("label", "class_label", (-1,), late=True),))
+    strata = strata_of(schema, sorted(counts), counts)
+    of = sidecars(_rows([join_labels(names) for names in sets]), units)
+    assigned = assignment(of)
+    splits.stratified(assigned, of, splits.Identity(of, None), FRACTIONS, strata)
+    split_of = by_id(of, assigned)
+    rarest = [min(names, key=lambda one: (counts[one], one), default="") for names in sets]
+    for name, total in collections.Counter(rarest).items():
+        own = [split_of[f"r{at:04d}"] for at, one in enumerate(rarest) if one == name]
+        for number, fraction in enumerate(FRACTIONS.values()):
+            assert abs(own.count(number) - fraction * total) <= 1
+    rule = balance("oversample", assigned, of, strata)
+    if rule is None:
+        return
+    sums = collections.Counter()
+    for begin, table in of:
+        times = rule.occurrences(table, assigned.of(begin, table))
+        for label, often, split in zip(
+            table["label"].to_pylist(), times, assigned.of(begin, table), strict=True
+        ):
+            if label and split == 0:
+                names = label.split(LABEL_SEPARATOR)
+                sums[min(names, key=lambda one: (counts[one], one))] += often
+    assert set(sums.values()) == {rule.size}
 
 
 def _in_order(rows, fractions):
@@ -242,5 +279,5 @@ def test_records_with_several_labels():
     import pyarrow as pa
 
     labels = pa.chunked_array([["cat\x1fdog", "dog", "", None]])
-    assert names_in(labels) == {"cat", "dog"}
+    assert class_counts(labels) == {"cat": 1, "dog": 2}
     assert label_lists(labels, ["cat", "dog"]) == [[0, 1], [1], [], []]

@@ -77,6 +77,28 @@ def test_documents(name, spread, questions, golden, tmp_path):
     assert len(done) % 40 == 0 and len(done) // 40 >= 8
 
 
+@pytest.mark.usefixtures("lowered")
+def test_classes_of_the_objects_in_images(spread, repository, tmp_path):
+    """A record counts for its rarest class of the whole corpus, which no range knows."""
+    photos = repository / "samples" / "objects"
+    options = ImageOptions(
+        (str(photos / "photos"),),
+        str(tmp_path / "set"),
+        annotations=str(photos / "instances.json"),
+        resize="shorter:64",
+        stratify=True,
+        balance="oversample",
+        unit_size="64KiB",
+        no_report=True,
+    )
+    expected = preprocess(options).manifest
+    assert expected.ledger.repeated
+    shutil.rmtree(options.out)
+    done = spread(3)
+    assert preprocess(options).manifest.root_hash == expected.root_hash
+    assert len(done) % 3 == 0 and len(done) // 3 >= 8
+
+
 @pytest.mark.parametrize("name", ["text-parts"])
 def test_what_one_worker_plans(name, spread, questions, golden, tmp_path):
     done = spread(3)
