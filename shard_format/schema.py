@@ -30,9 +30,9 @@ _OWN_FEATURES = {
     "text": frozenset({"id", "text", "tokens", "segments", "positions"}),
 }
 
-# "float32", "float32[*,4]", "int64[*][*,2]"
 # Names of types in Python -> the kind that holds what they hold.
 _MEANT = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
+# "float32", "float32[*,4]", "int64[*][*,2]"
 _FORM = re.compile(r"(?P<kind>\w+)(?P<dims>(\[[\d*]+(,[\d*]+)*\])*)")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--all", "show_all", is_flag=True, help="Show everything, which may be some screens.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
-    """Show ledger, splits, classes and duplicates of a shard set.
+    """Show ledger, splits, classes and duplicates of a shard set, and features beyond the usual.
 
     With --all also every class, statistics, options and examples of what was rejected; for text
     also languages, encodings, vocabulary and how full packed sequences are.
@@ -57,12 +57,25 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
         return
     if show_all:
         _print_details(directory, manifest)
+    if show_all or manifest.schema.kept:
+        _print_features(manifest)
     print_ledger(manifest, build)
     print_class_range(manifest)
     print_duplicates(directory, manifest)
     print_warnings(manifest, build)
     if not show_all:
         say(f"more       {shlex.join(['shardmill', 'inspect', str(directory), '--all'])}")
+
+
+def _print_features(manifest: Manifest) -> None:
+    """Prints what an example has, in the words of --keep-columns."""
+    from cli.console import print_table, table
+
+    features = table("Features", "feature", "kind", "classes", right=("classes",))
+    for one in manifest.schema.features:
+        classes = f"{len(one.class_names):,}" if one.class_names else ""
+        features.add_row(one.name, one.form, classes)
+    print_table(features)
 
 
 def _print_details(directory: Place, manifest: Manifest) -> None:
