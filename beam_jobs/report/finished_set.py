@@ -117,7 +117,7 @@ class FinishedSet:
     def labels(self) -> list[LabelClasses]:
         """The classes of every label, those of the main one first; empty without labels."""
         statistics = {name: split.statistics for name, split in self.manifest.splits.items()}
-        labelled = [item for item in self.manifest.schema.features if item.class_names]
+        labelled = [item for item in self.manifest.schema.labels if item.class_names]
         counted = [own["class_counts"] for own in statistics.values() if own.get("class_counts")]
         if not labelled and not counted:
             return []

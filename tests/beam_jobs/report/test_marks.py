@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
 
+from beam_jobs.options import ImageOptions
 from beam_jobs.report.marks import marked
-from beam_jobs.report.sampling import ClassSample
+from beam_jobs.report.sampling import ClassSample, ReportedSet
+from beam_jobs.run import preprocess
 from shard_format.example import Values
 
 GREY = np.full((40, 60, 3), 100, np.uint8)
@@ -59,3 +64,26 @@ def test_means_have_no_marks() -> None:
         sample.add("id", GREY, values, [])
         means.append(sample.mean_image())
     assert means[0] == means[1]
+
+
+def test_images_are_shown_under_the_classes_of_their_objects(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Classes of objects have the order of the categories; those of images are sorted."""
+    photos = repository / "samples" / "objects"
+    options = ImageOptions(
+        (str(photos / "photos"),),
+        str(tmp_path / "set"),
+        annotations=str(photos / "instances.json"),
+        workers=1,
+    )
+    preprocess(options)
+    reported = ReportedSet(tmp_path / "set")
+    annotated = COCO(str(photos / "instances.json"))
+    ids = {one["file_name"]: one["id"] for one in annotated.dataset["images"]}
+    assert {one.name for one in reported.class_samples} == {"arrow", "card", "flag"}
+    for sample in reported.class_samples:
+        (category,) = annotated.getCatIds(catNms=[sample.name])
+        inside = set(annotated.getImgIds(catIds=[category]))
+        assert sample.shown
+        assert all(ids[record.record_id] in inside for record in sample.shown)
