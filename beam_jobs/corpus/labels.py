@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from beam_jobs.corpus.kept_values import kept_value
 from beam_jobs.corpus.names import (
     SPLIT_NAMES,
@@ -245,6 +247,8 @@ def text_of(value: Any) -> str | None:
     Raises:
         Rejection: The value is neither text nor a number.
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bytes):
         try:
             value = value.decode()
@@ -276,6 +280,8 @@ def label_of(value: Any, class_names: Sequence[str], options: PreprocessOptions)
     Raises:
         Rejection: The value is of another type, or there are several labels and may be one.
     """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     several = list(value) if isinstance(value, list | tuple) else [value]
     if isinstance(value, str | bytes) and options.multi_label:  # bytes: CSV, .cls, Examples
         several = [name.strip() for name in (text_of(value) or "").split(_NAME_SEPARATOR)]

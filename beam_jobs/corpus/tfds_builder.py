@@ -106,16 +106,27 @@ def features_of(folder: str) -> list[TfdsFeature]:
         ) from error
 
 
-def schema_of(folder: str) -> tuple[str, bool]:
-    """The features of a data set as JSON, and whether its records have a label.
+def schema_of(folder: str) -> tuple[str, Feature | None]:
+    """The features of a data set as JSON, and its label if it has one.
 
     Raises:
         InputError: It has none, or one that no set can have.
     """
-    features = features_of(folder)
-    names = [one.feature.name for one in features]
-    own = tuple(one.feature for one in features if one.feature.name not in _KEYS)
-    return json.dumps(Schema("", own).to_json()["features"]), _LABEL in names
+    features = [one.feature for one in features_of(folder)]
+    own = tuple(one for one in features if one.name not in _KEYS)
+    label = next((one for one in features if one.name == _LABEL), None)
+    if label is not None and not _names_classes(label):
+        raise InputError(
+            f"The feature 'label' of {folder} is {label.form}, which names no classes. Read the "
+            "data set with a program of your own that gives it another name (docs/records.md)."
+        )
+    return json.dumps(Schema("", own).to_json()["features"]), label
+
+
+def _names_classes(label: Feature) -> bool:
+    if label.kind in ("text", "bytes", "int32", "int64"):
+        return len(label.dims) < 2
+    return label.type.is_number and not label.dims
 
 
 def _features(
@@ -198,14 +209,16 @@ def read(item: str, folder: str) -> Iterator[dict[str, Any]]:
         record: dict[str, Any] = {"split": split}
         for one in features:
             value = one.value(stored)
-            if one.feature.name == _LABEL and isinstance(value, int):
+            if one.feature.name == _LABEL and one.class_names:
                 value = _label(value, one.class_names)
             record[one.feature.name] = value
         yield record
 
 
-def _label(number: int, names: tuple[str, ...]) -> str | None:
-    """The name of a class; TFDS writes -1 where there is none."""
-    if number < 0:
+def _label(value: Any, names: tuple[str, ...]) -> Any:
+    """The name of a class, or a list of several; TFDS writes -1 where there is none."""
+    if isinstance(value, np.ndarray):
+        return [_label(number, names) for number in value.tolist()]
+    if value < 0:
         return None
-    return names[number] if number < len(names) else str(number)
+    return names[value] if value < len(names) else str(value)

@@ -115,7 +115,7 @@ Examples:
         from beam_jobs.corpus.tfds_builder import schema_of  # not for --help
 
         folder = storage.absolute(folder)
-        schema, has_label = schema_of(folder)
+        schema, label = schema_of(folder)
         module = "beam_jobs.corpus.tfds_builder"
         values: dict[str, Any] = {
             "items": f"{module}:items",
@@ -124,7 +124,8 @@ Examples:
             "arguments": (folder,),
             "sources": (f"{folder}/{FEATURES}",),
             "split": self.split or "column:split",
-            "no_labels": self.no_labels or not has_label,
+            "no_labels": self.no_labels or label is None,
+            "multi_label": self.multi_label or (label is not None and bool(label.dims)),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)

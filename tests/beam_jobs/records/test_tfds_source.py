@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 
 import reader
-from beam_jobs import RecordOptions, preprocess
-from shard_format import InputError, verify
+from beam_jobs import ImageOptions, RecordOptions, preprocess
+from shard_format import InputError, load_manifest, verify
 
 
 @pytest.fixture(scope="module")
@@ -128,4 +130,44 @@ def test_tfds_reads_what_was_made_of_it(prepared: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_tfds_has_not_prepared(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no features\.json of TensorFlow Datasets"):
+        RecordOptions(f"tfds:{tmp_path}", str(tmp_path / "set"))
+
+
+def test_a_set_is_a_source_with_its_labels_and_objects(repository: Path, tmp_path: Path) -> None:
+    """Several labels of a record are a sequence of class labels."""
+    photos = repository / "samples" / "objects"
+    options = ImageOptions(
+        (str(photos / "photos"),),
+        str(tmp_path / "first"),
+        annotations=str(photos / "instances.json"),
+        no_report=True,
+    )
+    preprocess(options)
+    again = RecordOptions(f"tfds:{tmp_path / 'first'}", str(tmp_path / "again"), no_report=True)
+    preprocess(again)
+    before, after = ({}, {})
+    for seen, name in ((before, "first"), (after, "again")):
+        schema = load_manifest(tmp_path / name).schema
+        for split in ("train", "test"):
+            for record in reader.random_access(tmp_path / name, split=split, decode=False):
+                names = [schema["label"].class_names[one] for one in record["label"]]
+                objects = record["objects"]
+                own = [schema["objects/label"].class_names[one] for one in objects["label"]]
+                seen[bytes(record["image"])] = (names, own, list(objects["segmentation"]))
+    assert len(before) == 60 and before == after
+
+
+@pytest.mark.parametrize(
+    ("feature", "form"),
+    [
+        ({"tensor": {"shape": {"dimensions": ["3"]}, "dtype": "float32"}}, "float32[3]"),
+        ({"image": {"shape": {"dimensions": ["-1", "-1", "1"]}}}, "image"),
+    ],
+)
+def test_a_label_that_names_no_classes_is_refused(
+    feature: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    content = {"featuresDict": {"features": {"label": feature}}}
+    (tmp_path / "features.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=rf"'label' of .* is {re.escape(form)}, which names no"):
         RecordOptions(f"tfds:{tmp_path}", str(tmp_path / "set"))
