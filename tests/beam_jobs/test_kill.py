@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs import preprocess
+from beam_jobs import ImageOptions, preprocess
 from beam_jobs.progress import _end as end_reports
 from beam_jobs.stages import list as list_stage
 from beam_jobs.stages.commit import quarantine
@@ -37,8 +37,21 @@ DOCUMENTS = [
     *("--dedup-parts", "lines", "--train-tokenizer", "bpe:600", "--pack", "64"),
     *("--worker-type", "processes"),
 ]
+_OBJECTS = "samples/objects"
+OBJECTS = [
+    *("images", f"{_OBJECTS}/photos", "--annotations", f"{_OBJECTS}/instances.json"),
+    *("--resize", "shorter:100", "--unit-size", "6KiB", "--stratify"),
+]
+CAPTIONS = [
+    *("images", f"{_OBJECTS}/photos", "--labels", f"{_OBJECTS}/captions.jsonl", "--no-labels"),
+    *("--caption-column", "caption", "--clean-captions", "length:min_words=3"),
+    *("--dedup", "near", "--near-by", "both", "--unit-size", "6KiB"),
+]
+_PROGRAM = "tests.beam_jobs.records.programs:episodes"
+RECORDS = ["records", "--from", _PROGRAM, "--no-labels"]
 # (kind, number of kills) -> one test for each kill
-KILLS = [("images", kill, 10) for kill in range(10)] + [("text", kill, 6) for kill in range(6)]
+COUNTS = {"images": 10, "text": 6, "objects": 5, "captions": 5, "records": 5, "tfds": 5}
+KILLS = [(kind, kill, kills) for kind, kills in COUNTS.items() for kill in range(kills)]
 # Of these, late in a run; the others are proofs, and every rename has its crash below.
 ALWAYS = {("images", 6)}
 
@@ -72,7 +85,12 @@ def _files(out: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def jobs(samples, repository, tmp_path_factory):
-    """By kind; images of the samples, and its questions in forty files of JSON Lines."""
+    """By kind; images of the samples, and its questions in forty files of JSON Lines.
+
+    A set of twenty shards is one that TFDS reads.
+    """
+    prepared = tmp_path_factory.mktemp("prepared") / "set"
+    preprocess(ImageOptions((str(samples),), str(prepared), num_shards=20, no_report=True))
     with (repository / "samples/banking/test.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     questions = tmp_path_factory.mktemp("questions")
@@ -82,6 +100,10 @@ def jobs(samples, repository, tmp_path_factory):
     return {
         "images": _Job(["images", str(samples), *IMAGES], repository),
         "text": _Job(["text", str(questions), *DOCUMENTS], repository),
+        "objects": _Job(OBJECTS, repository),
+        "captions": _Job(CAPTIONS, repository),
+        "records": _Job(RECORDS, repository),
+        "tfds": _Job(["records", "--from", f"tfds:{prepared}"], repository),
     }
 
 
@@ -124,7 +146,7 @@ def test_sigkill_when_some_units_and_shards_are_finished(
     build = json.loads((out / naming.BUILD).read_text())
     if not finished:
         assert build["units_reused"] == units
-    assert build["units"] > 20
+    assert build["units"] >= 12
 
 
 class _Killed(BaseException):
