@@ -12,7 +12,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -38,7 +38,7 @@ from foundation import storage
 from shard_format import Feature
 from shard_format.run_lengths import decode_run_lengths
 
-Points = npt.NDArray[np.float64]  # [n, 2]: x and y in pixels
+Points = npt.NDArray[np.float64]  # [..., 2]: x and y in pixels
 Mask = npt.NDArray[np.uint8]  # [height, width]
 
 OBJECT_FEATURES = (
@@ -85,29 +85,38 @@ class _Move:
         own = self.geometry
         return self.orientation != 1 or not own.cut == own.size == own.canvas == self.upright
 
-    @property
-    def scale(self) -> tuple[float, float]:
-        """Factors of the width and of the height."""
-        size, cut = self.geometry.size, self.geometry.cut
-        return size[0] / cut[0], size[1] / cut[1]
+    @functools.cached_property
+    def scale(self) -> Points:
+        """[2]: factors of the width and of the height."""
+        return np.array(self.geometry.size) / self.geometry.cut
+
+    @functools.cached_property
+    def content(self) -> Points:
+        """[2, 2]: the corners of what the stored image shows of the source."""
+        own = self.geometry
+        return np.array([[0, 0], own.size], np.float64) + margins(own.canvas, own.size)
+
+    @functools.cached_property
+    def _cut_margins(self) -> Points:
+        return np.array(margins(self.upright, self.geometry.cut), np.float64)
 
     def turned(self, points: Points) -> Points:
         """Points in the upright image."""
         if self.orientation == 1:
             return points
         width, height = self.upright
-        x, y = points.T if self.orientation < 5 else points.T[::-1]
+        x, y = points[..., 0], points[..., 1]
+        x, y = (x, y) if self.orientation < 5 else (y, x)
         x = width - x if self.orientation in (2, 3, 6, 7) else x
         y = height - y if self.orientation in (3, 4, 7, 8) else y
-        return np.stack([x, y], axis=1)
+        return np.stack([x, y], axis=-1)
 
     def moved(self, points: Points) -> Points:
         """Points of the upright image in the stored one, which may be outside of it."""
         own = self.geometry
         if own.cut == own.size == own.canvas:
-            return points if own.cut == self.upright else points - margins(self.upright, own.cut)
-        inside = (points - margins(self.upright, own.cut)) * self.scale
-        return inside + margins(own.canvas, own.size)
+            return points if own.cut == self.upright else points - self._cut_margins
+        return (points - self._cut_margins) * self.scale + self.content[0]
 
     def mask(self, mask: Mask, outside: int = 0) -> Mask:
         """A mask as the image is; no pixel has a value that is not in it, or `outside`."""
@@ -181,24 +190,30 @@ class AnnotationPlacer:
             said = said._replace(objects=tuple(_in_pixels(one, size) for one in said.objects))
         return self._placed(said.objects, move)
 
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.classes)}
+
+    def _is_usable(self, one: AnnotatedObject) -> bool:
+        return not one.problem and one.label in self._numbers
+
     def _placed(
         self, objects: Sequence[AnnotatedObject], move: _Move
     ) -> tuple[dict[str, Any], Counter[str]]:
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        problems = Counter[str]()
+        problems = Counter(one.problem or NO_CLASS for one in objects if not self._is_usable(one))
+        usable = [one for one in objects if self._is_usable(one)]
         boxes, areas, crowds, segmentations, labels = [], [], [], [], []
-        for one in objects:
-            problem = one.problem or ("" if one.label in numbers else NO_CLASS)
-            placed = _placed(one, move, self.min_visible) if not problem else problem
+        for one, place in zip(usable, _places(usable, move), strict=True):
+            placed = place.problem(self.min_visible) or _segmented(one, place, move)
             if isinstance(placed, str):
                 problems[placed] += 1
                 continue
-            box, area, segmentation = placed
-            boxes.append(box)
+            area, segmentation = placed
+            boxes.append(place.box)
             areas.append(area)
             crowds.append(one.is_crowd)
             segmentations.append(segmentation)
-            labels.append(numbers[one.label])
+            labels.append(self._numbers[one.label])
         values = {
             "objects/bbox": np.array(boxes, np.float32).reshape(-1, 4),
             "objects/area": np.array(areas, np.float32),
@@ -247,47 +262,62 @@ def _in_pixels(one: AnnotatedObject, size: tuple[int, int]) -> AnnotatedObject:
     return one._replace(bbox=box, segmentation=polygons)
 
 
-def _placed(
-    one: AnnotatedObject, move: _Move, min_visible: float
-) -> tuple[list[float], float, str] | str:
-    """(box in shares of the stored image, area in its pixels, run lengths) of an object.
+class _Place(NamedTuple):
+    """Where the box of an object is in the stored image.
 
-    Why it is left out, where it is.
+    Attributes:
+        box: What is visible of it, as shares of the image: ymin, xmin, ymax, xmax.
+        area: Square pixels of the box in the annotated image.
+        inside: Square pixels of it in the frame of that image.
+        share: Share of these that the stored image shows, in [0, 1].
     """
-    ymin, xmin, ymax, xmax = one.bbox
-    upright = move.turned(np.array([[xmin, ymin], [xmax, ymax]]))
-    corners = np.stack([upright.min(axis=0), upright.max(axis=0)])
+
+    box: list[float]
+    area: float
+    inside: float
+    share: float
+
+    def problem(self, min_visible: float) -> str:
+        """Why the object is left out; "" if it is not."""
+        if not self.inside:
+            return OUTSIDE
+        return CUT_OFF if not self.share or self.share < min_visible else ""
+
+
+def _places(objects: Sequence[AnnotatedObject], move: _Move) -> list[_Place]:
+    """The place of each of them."""
+    boxes = np.array([one.bbox for one in objects], np.float64).reshape(-1, 2, 2)
+    corners = np.sort(move.turned(boxes[..., ::-1]), axis=1)  # [objects, least and greatest, x, y]
     inside = np.clip(corners, 0, move.upright)
-    if not _area(inside):
-        return OUTSIDE
-    moved = move.moved(corners)
-    content = np.array([[0, 0], move.geometry.size]) + margins(
-        move.geometry.canvas, move.geometry.size
-    )
-    visible = np.clip(moved, *content)
-    share = _area(visible) / _area(move.moved(inside))
-    if not share or share < min_visible:
-        return CUT_OFF
+    visible = np.clip(move.moved(corners), *move.content)
+    areas, shown = _areas(inside), _areas(visible)
+    whole = _areas(move.moved(inside))
+    shares = np.divide(shown, whole, out=np.zeros(len(objects)), where=whole > 0)
+    stored = (visible / move.geometry.canvas)[..., ::-1].reshape(-1, 4)
+    columns = (stored, _areas(corners), areas, shares)
+    return [_Place(*row) for row in zip(*(one.tolist() for one in columns), strict=True)]
+
+
+def _areas(corners: Points) -> npt.NDArray[np.float64]:
+    sides = corners[:, 1] - corners[:, 0]
+    return np.asarray(sides[:, 0] * sides[:, 1])
+
+
+def _segmented(one: AnnotatedObject, place: _Place, move: _Move) -> tuple[float, str] | str:
+    """(area in pixels of the stored image, run lengths) of an object; or what is wrong with it."""
     segmentation = ""
     if one.segmentation is not None:
         try:
             segmentation = _run_lengths(one.segmentation, move)
         except ValueError:
             return BAD_SEGMENTATION
-    area = one.area if one.area is not None else _area(corners)
-    if share < 1 and segmentation:
-        area = float(coco_mask.area(_coded(segmentation, move.geometry.canvas)))
-    elif move.changes:
-        across, down = move.scale
-        area *= across * down * share
-    width, height = move.geometry.canvas
-    (left, top), (right, bottom) = visible
-    return [top / height, left / width, bottom / height, right / width], area, segmentation
-
-
-def _area(corners: Points) -> float:
-    width, height = corners[1] - corners[0]
-    return float(width * height)
+    if place.share < 1 and segmentation:
+        return float(coco_mask.area(_coded(segmentation, move.geometry.canvas))), segmentation
+    area = one.area if one.area is not None else place.area
+    if move.changes:
+        across, down = move.scale.tolist()
+        area *= across * down * place.share
+    return area, segmentation
 
 
 def _coded(counts: str, size: tuple[int, int]) -> dict[str, Any]:
