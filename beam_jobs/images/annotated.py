@@ -52,6 +52,7 @@ _NO_CLASS_VALUE = 255  # of the margins of a mask, which readers of segmentation
 _MASK_MODES = ("L", "P", "1")  # of Pillow: one channel of 8 bits, or of numbers of colours
 
 
+@functools.cache
 def problem_field(problem: str) -> pa.Field:
     """The column of the ledger that counts objects with a problem."""
     return pa.field(DROPPED + problem, pa.int32(), nullable=False)
@@ -337,7 +338,8 @@ def _run_lengths(segmentation: Any, move: _Move) -> str:
             for points in segmentation
         ]
         parts = coco_mask.frPyObjects(polygons, height, width)
-        return str(coco_mask.merge(parts)["counts"].decode())
+        whole = parts[0] if len(parts) == 1 else coco_mask.merge(parts)
+        return str(whole["counts"].decode())
     counts, size = segmentation.get("counts"), segmentation.get("size")
     numbers = decode_run_lengths(counts.encode()) if isinstance(counts, str) else counts
     if size != [move.height, move.width] or not isinstance(numbers, list):

@@ -166,7 +166,7 @@ def _with_annotations(options: ImageOptions) -> ImageOptions:
     options = dataclasses.replace(options, annotations_format=form)
     if form == "masks":
         return dataclasses.replace(options, no_labels=True)
-    classes = AnnotationTable(options).classes
+    classes = AnnotationTable(options, only_classes=True).classes
     if options.base:
         classes = load_manifest(storage.place_of(options.base)).schema["objects/label"].class_names
     return dataclasses.replace(options, object_classes=classes, multi_label=not options.no_labels)

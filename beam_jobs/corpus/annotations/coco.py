@@ -5,6 +5,7 @@ Format: https://cocodataset.org/#format-data
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterator
@@ -21,20 +22,37 @@ from foundation.storage import Place
 from shard_format import InputError
 
 
+def read_categories(file: Place, store: AnnotationStore) -> None:
+    """Reads the classes of a file.
+
+    Raises:
+        InputError: It is not JSON in this form, or two categories share an id.
+    """
+    with _of_coco(file):
+        for category in _items(file, "categories"):
+            store.add_class(str(category["name"]), str(category["id"]))
+
+
 def read_coco(file: Place, store: AnnotationStore) -> None:
     """Reads a file, once for each of its lists, since these are in any order.
 
     Raises:
         InputError: It is not JSON in this form, or two images or categories share an id.
     """
-    try:
-        for category in _items(file, "categories"):
-            store.add_class(str(category["name"]), str(category["id"]))
+    read_categories(file, store)
+    with _of_coco(file):
         for image in _items(file, "images"):
             width, height = (whole_number(image.get(side)) for side in ("width", "height"))
             store.add_image(str(image["id"]), str(image["file_name"]), width, height)
         for annotation in _items(file, "annotations"):
             _add(annotation, store)
+
+
+@contextlib.contextmanager
+def _of_coco(file: Place) -> Iterator[None]:
+    """Raises InputError in place of what a value of another form raises."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
             f"--annotations {file} is not in the form of COCO: {type(error).__name__} {error}. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from beam_jobs.corpus.annotations import FORMATS
+from beam_jobs.corpus.annotations import CLASSES, FORMATS
 from beam_jobs.corpus.annotations.files import is_folder
 from beam_jobs.corpus.annotations.objects import ImageAnnotations
 from beam_jobs.corpus.annotations.store import AnnotationStore
@@ -26,17 +26,19 @@ class AnnotationTable:
 
     Args:
         options: The job, with a format of annotations.
+        only_classes: Whether nothing but the classes will be asked for.
 
     Raises:
         InputError: The annotations cannot be read.
     """
 
-    def __init__(self, options: ImageOptions) -> None:
+    def __init__(self, options: ImageOptions, *, only_classes: bool = False) -> None:
         self._options = options
         self._path = storage.place_of(options.annotations or "")
         self._store = AnnotationStore()
         try:
-            FORMATS[options.annotations_format](self._path, self._store)
+            formats = CLASSES if only_classes else FORMATS
+            formats[options.annotations_format](self._path, self._store)
         except (OSError, Rejection) as error:
             raise InputError(f"Cannot read --annotations {self._path}: {error}.") from error
         self._store.finish()
