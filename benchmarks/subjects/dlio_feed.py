@@ -32,7 +32,7 @@ def main() -> None:
     begun, ranks = _cpu_seconds(), max(1, fed)
     changes = {"train__total_training_steps": 1, "train__epochs": 1}
     _metric(workload, loader, Path(data), ranks, **changes)
-    samples = workload.samples_read(ranks)
+    samples = workload.samples_read(loader, ranks)
     # Of all steps but the first, which starts everything, to those of a whole run.
     once = workload.batch * ranks
     cpu = max(1e-3, cpu - (_cpu_seconds() - begun)) * samples / max(1, samples - once)

@@ -112,7 +112,8 @@ each accelerator; a binary search finds how many are fed, up to four, and the ot
 those of the most that were. The number of files is cut to 8 of 1,251 samples, which the page
 cache holds: this machine, not a storage system, is what is measured. DLIO's own loaders read and
 parse records and hand out one and the same array; shardmill's reads, checks and parses them, and
-hands out their bytes. [docs/dlio.md](dlio.md) has it on a cluster.
+hands out their bytes. DLIO's loader of DALI fails in a second epoch, so that it has one.
+[docs/dlio.md](dlio.md) has it on a cluster.
 """,
 )
 DLIO_COSMOFLOW = _row(
