@@ -65,16 +65,14 @@ def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
 
 
 def kept_columns(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of the columns that are kept: of --keep-columns, captions, further labels.
+    """The features of the columns that are kept: of --keep-columns, captions, masks, labels.
 
-    Of a job with annotations, the last one are these, as JSON. Of them and of captions the record
-    type makes features (`RecordType.consumed`).
+    Of a job with annotations, the last one are these, as JSON. Of them, of captions and of masks
+    the record type makes features (`RecordType.consumed`).
     """
     labels = (Feature(name, "class_label") for name in options.further_labels)
-    column, several = options.caption
-    captions = (Feature(column, "text", (-1,) if several else ()),) if column else ()
     objects = (ANNOTATIONS,) if options.table is not None and options.labels is None else ()
-    return (*parse_kept(options.keep_columns), *captions, *labels, *objects)
+    return (*parse_kept(options.keep_columns), *options.consumed_columns, *labels, *objects)
 
 
 class FolderLabels:

@@ -164,7 +164,7 @@ class AnnotationPlacer:
 
     def place(
         self,
-        text: str,
+        said: str | bytes,
         size: tuple[int, int],
         orientation: int,
         geometry: ResizeGeometry,
@@ -172,7 +172,7 @@ class AnnotationPlacer:
         """Values of the features, and numbers of the objects that are left out, by problem.
 
         Args:
-            text: The annotations as JSON.
+            said: The annotations as JSON, or the file of the mask.
             size: Width and height in the file.
             orientation: How the file is turned to be upright.
             geometry: What is done to the upright image.
@@ -180,16 +180,16 @@ class AnnotationPlacer:
         Raises:
             Rejection: They are of an image of another size, or the mask cannot be used.
         """
-        said = ImageAnnotations.from_json(text)
+        image = ImageAnnotations() if isinstance(said, bytes) else ImageAnnotations.from_json(said)
         if self.form == "masks":
-            mask = _read_mask(said.mask)
+            mask = _mask_of(said) if isinstance(said, bytes) else _read_mask(image.mask)
             move = _move((mask.shape[1], mask.shape[0]), size, orientation, geometry)
             return {MASK_FEATURE.name: _png(move.mask(mask, _NO_CLASS_VALUE))}, Counter()
-        own = (said.width, said.height) if said.width and said.height else size
+        own = (image.width, image.height) if image.width and image.height else size
         move = _move(own, size, orientation, geometry)
         if self.form in ("yolo", "open-images"):
-            said = said._replace(objects=tuple(_in_pixels(one, size) for one in said.objects))
-        return self._placed(said.objects, move)
+            image = image._replace(objects=tuple(_in_pixels(one, size) for one in image.objects))
+        return self._placed(image.objects, move)
 
     @functools.cached_property
     def _numbers(self) -> dict[str, int]:
@@ -361,14 +361,26 @@ def _read_mask(path: str) -> Mask:
         Rejection: It is no PNG of one channel, or is gone.
     """
     try:
-        data = storage.read_bytes(storage.place_of(path))
+        return _mask_of(storage.read_bytes(storage.place_of(path)), f" {os.path.basename(path)!r}")
+    except OSError as error:
+        reason = f"its mask {os.path.basename(path)!r} cannot be read: {type(error).__name__}"
+        raise Rejection("bad-mask", reason) from error
+
+
+def _mask_of(data: bytes, name: str = "") -> Mask:
+    """The numbers of classes in the bytes of a file.
+
+    Raises:
+        Rejection: They are no PNG of one channel.
+    """
+    try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             if image.mode not in _MASK_MODES:
-                detail = f"its mask {os.path.basename(path)!r} is of mode {image.mode}"
+                detail = f"its mask{name} is of mode {image.mode}"
                 raise Rejection("bad-mask", f"{detail}: one channel of 8 bits is needed")
             return np.asarray(image).astype(np.uint8)
     except (OSError, ValueError, SyntaxError) as error:
-        reason = f"its mask {os.path.basename(path)!r} cannot be read: {type(error).__name__}"
+        reason = f"its mask{name} cannot be read: {type(error).__name__}"
         raise Rejection("bad-mask", reason) from error
 
 

@@ -25,7 +25,7 @@ from beam_jobs.options.values import (
 )
 from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
-from shard_format import UsageError
+from shard_format import Feature, UsageError
 from shard_format.naming import check_name
 
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
@@ -370,9 +370,9 @@ class PreprocessOptions:
         return self.labels
 
     @property
-    def caption(self) -> tuple[str, bool]:
-        """The column of captions, and whether it holds several; "" without one."""
-        return "", False
+    def consumed_columns(self) -> tuple[Feature, ...]:
+        """Columns of which the record type makes features of its own."""
+        return ()
 
     @property
     def has_groups(self) -> bool:

@@ -12,7 +12,7 @@ from beam_jobs.options.formats import CONTAINERS, formats_of
 from beam_jobs.options.values import FILE, parse_caption, parse_quality
 from foundation import storage
 from foundation.options import Limits, flag_of, option, redeclared
-from shard_format import ENCODINGS, UsageError, file_sha256
+from shard_format import ENCODINGS, Feature, UsageError, file_sha256
 
 # Members of beam_jobs.images.resize.FILTERS, which is loaded only by jobs.
 RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
@@ -83,6 +83,15 @@ Examples:
         "How to read --annotations; auto detects it from the files.",
         choices=("auto", *ANNOTATION_FORMATS),
         absent_as="auto",
+    )
+    mask_column: str | None = option(
+        None,
+        "Column or feature with the mask of an image, a PNG of one channel, which is scaled as the "
+        "image is and stored as segmentation_mask.",
+        "NAME",
+        reading=10,
+        absent_as=None,
+        excludes={"--annotations": "is a mask"},
     )
     min_visible: float = option(
         0.0,
@@ -234,6 +243,14 @@ Examples:
     def caption(self) -> tuple[str, bool]:
         """The column of the captions, and whether it holds several; "" without one."""
         return parse_caption(self.caption_column) if self.caption_column else ("", False)
+
+    @property
+    @override
+    def consumed_columns(self) -> tuple[Feature, ...]:
+        column, several = self.caption
+        captions = (Feature(column, "text", (-1,) if several else ()),) if column else ()
+        masks = (Feature(self.mask_column, "image", (-1, -1, 1)),) if self.mask_column else ()
+        return (*captions, *masks)
 
     @property
     @override

@@ -17,7 +17,7 @@ from PIL import features
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray
-from beam_jobs.corpus.labels import ANNOTATIONS
+from beam_jobs.corpus.labels import ANNOTATIONS, kept_columns
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.counters import Sums
 from beam_jobs.dedup.both_near import common_pairs, near_in_both
@@ -110,8 +110,13 @@ class ImageRecords(SingleRecords):
         self.dedup_features = (*_NEAR_FIELDS * self._near, *NEAR_FIELDS * self._near_captions)
         self.planning_passes = self._near + self._near_captions
         self._captions = Captions(options) if options.caption_column else None
-        self.consumed = frozenset({ANNOTATIONS.name, options.caption[0]})
+        self.consumed = frozenset(
+            {ANNOTATIONS.name, *(one.name for one in options.consumed_columns)}
+        )
         self._placer = placer_of(options)
+        names = [one.name for one in kept_columns(options)]
+        annotation = options.mask_column or ANNOTATIONS.name
+        self._annotation = names.index(annotation) if self._placer else 0
         problems = self._placer.problems if self._placer else ()
         not_enlarged = pa.field("not_enlarged", pa.bool_(), nullable=False)
         self.ledger_columns = (not_enlarged, *map(problem_field, problems))
@@ -185,7 +190,7 @@ class ImageRecords(SingleRecords):
             return {}, {}
         turned = "orientation" in image.repairs
         values, problems = self._placer.place(
-            record.annotations.kept[-1],
+            record.annotations.kept[self._annotation],
             (image.width, image.height),
             orientation_of(record.payload) if turned else 1,
             geometry_of(*upright, self._resize),
@@ -318,6 +323,8 @@ def all_pixels_hash(example: Mapping[str, Any]) -> bytes:
 
 def placer_of(options: ImageOptions) -> AnnotationPlacer | None:
     """What makes features of annotations; None without these."""
+    if options.mask_column is not None:
+        return AnnotationPlacer("masks", (), options.min_visible)
     if options.annotations is None:
         return None
     form, classes = options.annotations_format, options.object_classes

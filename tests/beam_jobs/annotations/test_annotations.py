@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,7 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
-import pyarrow.parquet as pq
 import pytest
-import simplejpeg
 import tensorflow as tf
 from PIL import Image
 from pycocotools import mask as coco_mask
@@ -23,121 +19,18 @@ import reader
 from beam_jobs.generations.append import append
 from beam_jobs.options import ImageOptions
 from beam_jobs.run import preprocess
-from shard_format import InputError, UsageError, load_manifest, verify
-
-SIZES = {"a/1.jpg": (60, 40), "a/2.jpg": (33, 57), "b/3.jpg": (48, 48), "b/4.jpg": (20, 90)}
-CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}, {"id": 9, "name": "bird"}]
-
-
-def photo(size: tuple[int, int], seed: int, orientation: int = 1) -> bytes:
-    """A JPEG of (width, height) pixels, as they are stored."""
-    width, height = size
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    if orientation == 1:
-        return simplejpeg.encode_jpeg(pixels, 90)
-    exif, file = Image.Exif(), io.BytesIO()
-    exif[0x0112] = orientation
-    Image.fromarray(pixels).save(file, "JPEG", quality=90, exif=exif)
-    return file.getvalue()
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    folder = tmp_path / "photos"
-    for seed, (name, size) in enumerate(SIZES.items()):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(photo(size, seed))
-    return folder
-
-
-def build(photos: Path, annotations: Path, **options: Any) -> Any:
-    own: dict[str, Any] = {
-        "split": "train=1",
-        "workers": 1,
-        "no_report": True,
-        "resize": "none",
-        "annotations": str(annotations),
-    }
-    return preprocess(ImageOptions((str(photos),), str(photos.parent / "set"), **(own | options)))
-
-
-def records_of(photos: Path) -> dict[str, dict[str, Any]]:
-    directory = photos.parent / "set"
-    assert not verify(directory)[1]
-    return {one["id"]: one for one in reader.random_access(directory, "train")}
-
-
-def quarantined(photos: Path) -> dict[str, str]:
-    files = sorted((photos.parent / "set/quarantine").glob("*.parquet"))
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    return {row["record_id"]: row["reason"] for row in rows}
-
-
-def coco_of(objects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    images = [
-        {"id": number, "file_name": name, "width": size[0], "height": size[1]}
-        for number, (name, size) in enumerate(SIZES.items(), 100)
-    ]
-    annotations = [{"id": number, "iscrowd": 0, **one} for number, one in enumerate(objects, 1)]
-    # Lists in another order than they are needed in.
-    whole = {"info": {}, "annotations": annotations, "images": images, "categories": CATEGORIES}
-    return whole | changes
-
-
-def run_lengths(mask: npt.NDArray[np.uint8]) -> dict[str, Any]:
-    coded = coco_mask.encode(np.asfortranarray(mask))
-    return {"size": list(coded["size"]), "counts": coded["counts"].decode()}
-
-
-def counts_of(coded: dict[str, Any]) -> str:
-    counts = coded["counts"]
-    return str(counts.decode() if isinstance(counts, bytes) else counts)
-
-
-def blob(width: int, height: int, seed: int) -> npt.NDArray[np.uint8]:
-    noise = np.random.default_rng(seed).random((height, width)).astype(np.float32)
-    return (cv2.GaussianBlur(noise, (9, 9), 3) > 0.5).astype(np.uint8)
-
-
-OBJECTS: list[dict[str, Any]] = [
-    {
-        "image_id": 100,
-        "category_id": 7,
-        "bbox": [10.25, 5.5, 20.5, 10.125],
-        "area": 180.0625,
-        "segmentation": [[10.25, 5.5, 30.75, 5.5, 30.75, 15.625, 20.0, 12.0]],
-    },
-    {
-        "image_id": 100,
-        "category_id": 3,
-        "bbox": [0, 0, 60, 40],
-        "area": 700,
-        "iscrowd": 1,
-        "segmentation": run_lengths(blob(60, 40, 1)),
-    },
-    {
-        "image_id": 100,
-        "category_id": 7,
-        "bbox": [1, 1, 3, 3],
-        "area": 9,
-        "segmentation": [[1, 1, 4, 1, 4, 4], [1, 1, 1, 4, 4, 4]],
-    },
-    {"image_id": 101, "category_id": 9, "bbox": [30, 50, 2.5, 6], "area": 15},
-    {
-        "image_id": 102,
-        "category_id": 3,
-        "bbox": [4, 6, 24, 30],
-        "area": 500,
-        "segmentation": {"size": [48, 48], "counts": [100, 20, 48 * 48 - 120]},
-    },
-]
-
-
-@pytest.fixture
-def coco(tmp_path: Path) -> Path:
-    file = tmp_path / "instances.json"
-    file.write_text(json.dumps(coco_of(OBJECTS)))
-    return file
+from shard_format import InputError, UsageError
+from tests.beam_jobs.annotations.annotated import (
+    OBJECTS,
+    SIZES,
+    build,
+    coco_of,
+    counts_of,
+    photo,
+    quarantined,
+    records_of,
+    run_lengths,
+)
 
 
 def test_what_is_not_resized_is_as_pycocotools_has_it(photos: Path, coco: Path) -> None:
@@ -296,42 +189,6 @@ def test_every_form_gives_the_same_boxes(
         assert record["objects"]["area"][0] == pytest.approx(120, rel=1e-5)
 
 
-def write_masks(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
-    masks = {}
-    for seed, (name, (width, height)) in enumerate(SIZES.items()):
-        mask = blob(width, height, seed) * 7 + blob(width, height, seed + 50) * 11
-        file = folder / name.replace(".jpg", ".png")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray(mask)
-        if seed % 2:  # as of Pascal VOC: numbers of colours
-            image = image.convert("P")
-            image.putdata(mask.ravel().tolist())
-        image.save(file)
-        masks[name] = mask
-    return masks
-
-
-def test_masks_keep_their_classes(photos: Path, tmp_path: Path) -> None:
-    masks = write_masks(tmp_path / "masks")
-    build(photos, tmp_path / "masks")
-    records = records_of(photos)
-    for name, mask in masks.items():
-        assert np.array_equal(records[name]["segmentation_mask"][..., 0], mask)
-    manifest = load_manifest(photos.parent / "set")
-    assert not manifest.schema.labels
-
-
-@pytest.mark.parametrize("resize", ["shorter:15", "crop:16x16", "pad:64x64"])
-def test_resized_masks_invent_no_class(photos: Path, tmp_path: Path, resize: str) -> None:
-    masks = write_masks(tmp_path / "masks")
-    build(photos, tmp_path / "masks", resize=resize, enlarge=True)
-    for name, record in records_of(photos).items():
-        mask = record["segmentation_mask"]
-        assert mask.shape == (*record["image"].shape[:2], 1)
-        others = {255} if resize.startswith("pad") else set()
-        assert set(np.unique(mask)) <= set(np.unique(masks[name])) | others
-
-
 def test_batches_have_objects(photos: Path, coco: Path) -> None:
     build(photos, coco, resize="crop:32x32", enlarge=True)
     stream = reader.load(
@@ -459,24 +316,6 @@ def test_an_annotated_size_must_be_that_of_the_image(photos: Path, coco: Path) -
     coco.write_text(json.dumps(content))
     build(photos, coco)
     assert quarantined(photos) == {"a/2.jpg": "annotated-size"}
-
-
-def test_masks_that_cannot_be_used(photos: Path, tmp_path: Path) -> None:
-    write_masks(tmp_path / "masks")
-    (tmp_path / "masks/a/1.png").write_bytes(b"no png")
-    Image.new("RGB", SIZES["a/2.jpg"]).save(tmp_path / "masks/a/2.png")
-    Image.new("L", (5, 5)).save(tmp_path / "masks/b/3.png")
-    (tmp_path / "masks/b/4.png").unlink()
-    with pytest.raises(InputError, match="All 4 records were rejected"):
-        build(photos, tmp_path / "masks")
-    done = build(photos, tmp_path / "masks", keep_empty=True)
-    assert done.manifest.ledger.kept == 0
-    assert quarantined(photos) == {
-        "a/1.jpg": "bad-mask",
-        "a/2.jpg": "bad-mask",
-        "b/3.jpg": "annotated-size",
-        "b/4.jpg": "no-row",
-    }
 
 
 @pytest.mark.parametrize(
