@@ -174,7 +174,7 @@ def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
 
 def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
-    kept = {f"{use_of_kept(one)} {one.name}": one.name for one in reader.kept}
+    kept = {f"{use_of_kept(one, options)} {one.name}": one.name for one in reader.kept}
     columns = {"path": options.path_column, **reader.wanted} | kept
     table = TableRows(path, "--labels")
     if table.is_object:

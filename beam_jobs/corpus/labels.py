@@ -40,17 +40,21 @@ COLUMN_FLAGS = {
     "group": "--group-by",
     "split": "--split column:",
     "keep": "--keep-columns",
+    "caption": "--caption-column",
+    "mask": "--mask-column",
 }
 
 
-def use_of_kept(feature: Feature) -> str:
+def use_of_kept(feature: Feature, options: PreprocessOptions) -> str:
     """The key of COLUMN_FLAGS for a kept column."""
-    return "label" if feature.kind == "class_label" else "keep"
+    consumed = options.consumed_columns.items()
+    own = "label" if feature.kind == "class_label" else "keep"
+    return next((use for use, one in consumed if one == feature), own)
 
 
-def flag_of_kept(feature: Feature) -> str:
+def flag_of_kept(feature: Feature, options: PreprocessOptions) -> str:
     """The flag that names a kept column."""
-    return COLUMN_FLAGS[use_of_kept(feature)]
+    return COLUMN_FLAGS[use_of_kept(feature, options)]
 
 
 def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
@@ -72,7 +76,12 @@ def kept_columns(options: PreprocessOptions) -> tuple[Feature, ...]:
     """
     labels = (Feature(name, "class_label") for name in options.further_labels)
     objects = (ANNOTATIONS,) if options.table is not None and options.labels is None else ()
-    return (*parse_kept(options.keep_columns), *options.consumed_columns, *labels, *objects)
+    return (
+        *parse_kept(options.keep_columns),
+        *options.consumed_columns.values(),
+        *labels,
+        *objects,
+    )
 
 
 class FolderLabels:
@@ -174,6 +183,7 @@ class AnnotationReader:
             says anything about itself.
 
     Attributes:
+        options: The job.
         wanted: The columns that are read, by their use: "label", "group", "split".
         kept: See `kept_columns`.
         labels: The columns of labels, that of the main one first.
@@ -181,7 +191,7 @@ class AnnotationReader:
     """
 
     def __init__(self, options: PreprocessOptions, *, in_table: bool = False) -> None:
-        self._options = options
+        self.options = options
         reads = in_table or options.table is None
         self.wanted = wanted_columns(options) if reads else {}
         if in_table and not options.no_labels:
@@ -216,7 +226,7 @@ class AnnotationReader:
             if "label" in wanted:
                 column = wanted["label"]
                 names = class_names.get(column, ())
-                label = label_of(fields.get(column), names, self._options)
+                label = label_of(fields.get(column), names, self.options)
             if "group" in wanted:
                 group = text_of(fields.get(wanted["group"]))
             if "split" in wanted:
@@ -234,7 +244,7 @@ class AnnotationReader:
         self, fields: Mapping[str, Any], name: str, class_names: Mapping[str, Sequence[str]]
     ) -> str | None:
         try:
-            return label_of(fields.get(name), class_names.get(name, ()), self._options)
+            return label_of(fields.get(name), class_names.get(name, ()), self.options)
         except Rejection as rejection:
             raise Rejection(rejection.reason, f"{name!r}: {rejection.detail}") from None
 

@@ -225,7 +225,7 @@ def check_companions(
 def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
     """(flag, column) of each column that is read, but for one use."""
     wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items() if use != but]
-    return wanted + [(flag_of_kept(one), one.name) for one in reader.kept]
+    return wanted + [(flag_of_kept(one, reader.options), one.name) for one in reader.kept]
 
 
 def _sample(options: PreprocessOptions, extractor: RecordExtractor) -> CorpusSample | None:

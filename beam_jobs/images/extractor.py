@@ -181,7 +181,11 @@ def _check_no_columns(options: ImageOptions) -> None:
     for flag, column in (
         ("--group-by", options.group_by),
         ("--split", split_column(options.split)),
-        *((flag_of_kept(one), one.name) for one in kept_columns(options) if one != ANNOTATIONS),
+        *(
+            (flag_of_kept(one, options), one.name)
+            for one in kept_columns(options)
+            if one != ANNOTATIONS
+        ),
     ):
         if column is not None:
             sources = {"idx": "IDX files", "class-folders": "class folders"}

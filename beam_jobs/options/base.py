@@ -370,9 +370,9 @@ class PreprocessOptions:
         return self.labels
 
     @property
-    def consumed_columns(self) -> tuple[Feature, ...]:
-        """Columns of which the record type makes features of its own."""
-        return ()
+    def consumed_columns(self) -> dict[str, Feature]:
+        """Columns of which the record type makes features of its own, by their use."""
+        return {}
 
     @property
     def has_groups(self) -> bool:

@@ -246,11 +246,14 @@ Examples:
 
     @property
     @override
-    def consumed_columns(self) -> tuple[Feature, ...]:
-        column, several = self.caption
-        captions = (Feature(column, "text", (-1,) if several else ()),) if column else ()
-        masks = (Feature(self.mask_column, "image", (-1, -1, 1)),) if self.mask_column else ()
-        return (*captions, *masks)
+    def consumed_columns(self) -> dict[str, Feature]:
+        columns = {}
+        caption, several = self.caption
+        if caption:
+            columns["caption"] = Feature(caption, "text", (-1,) if several else ())
+        if self.mask_column is not None:
+            columns["mask"] = Feature(self.mask_column, "image", (-1, -1, 1))
+        return columns
 
     @property
     @override

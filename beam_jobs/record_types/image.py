@@ -111,7 +111,7 @@ class ImageRecords(SingleRecords):
         self.planning_passes = self._near + self._near_captions
         self._captions = Captions(options) if options.caption_column else None
         self.consumed = frozenset(
-            {ANNOTATIONS.name, *(one.name for one in options.consumed_columns)}
+            {ANNOTATIONS.name, *(one.name for one in options.consumed_columns.values())}
         )
         self._placer = placer_of(options)
         names = [one.name for one in kept_columns(options)]
