@@ -19,6 +19,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "pycocotools",
         "resiliparse",
         "xxhash",
+        "yaml",
     ),
     "train": (
         "keras",

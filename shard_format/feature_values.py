@@ -7,7 +7,7 @@ and the length of each list. The names of such parts are those of TFDS (`Feature
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,8 @@ def _checked(feature: Feature, value: Any, shape: Sequence[int]) -> Any:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+    unordered = isinstance(value, str | bytes | Set | Mapping)
+    if unordered or not hasattr(value, "__len__"):
         raise ValueError(f"{shown(value)} is not a list")
     return value
 

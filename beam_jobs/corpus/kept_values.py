@@ -35,7 +35,7 @@ def kept_value(fields: Mapping[str, Any], feature: Feature, shown: str = "") -> 
     """
     value = fields.get(feature.name)
     try:
-        if value is None:
+        if value is None or (feature.dims and value in ("", b"")):
             return _empty(feature)
         return _text(value) if feature.form == "text" else _converted(feature, value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -76,16 +76,7 @@ def _converted(feature: Feature, value: Any) -> Any:
         value = orjson.loads(value)
     if feature.kind == "image":
         value = [_image(one) for one in value] if feature.dims else _image(value)
-    elif feature.type.makes_tensors and isinstance(value, list) and not feature.ragged:
-        value = np.array(value, np.float64 if not value else None).reshape(_shape(feature, value))
     return checked(feature, value)
-
-
-def _shape(feature: Feature, value: list[Any]) -> tuple[int, ...]:
-    """The shape of nested lists; of an empty one, that of a tensor without rows."""
-    if not value and feature.shape[:1] == (-1,):
-        return tuple(max(0, size) for size in feature.shape)
-    return np.shape(value)
 
 
 def _number(value: Any, dtype: str) -> bool | int | float:

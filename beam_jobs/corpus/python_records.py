@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import queue
@@ -26,8 +25,9 @@ from beam_jobs.corpus.record import (
     UnusableRecord,
 )
 from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.options.records import RecordOptions
-from beam_jobs.options.values import parse_features
+from beam_jobs.options.values import parse_features, splits_are_given
 from foundation.wording import parse_size
 from shard_format import InputError
 from shard_format.feature_values import checked
@@ -35,6 +35,7 @@ from shard_format.feature_values import checked
 _ITEM_BYTES = 1 << 16  # 64 KiB: the weight of an item that is no file
 _SHOWN = 80  # characters of an item in an id
 _BATCH = 64  # records that a reading thread hands over at a time
+_BATCH_BYTES = 1 << 20  # about; a batch of more is handed over at once
 _AHEAD = 4  # such batches that it is ahead
 # Keys of a record that are no features.
 _RESERVED = frozenset({"id", "label", "group", "split"})
@@ -83,6 +84,8 @@ class PythonExtractor(RecordExtractor):
             raise InputError(
                 f"{self._options.items} failed: {type(error).__name__}: {error}. Correct it."
             ) from error
+        if not seen:
+            raise InputError(f"{self._options.items} lists no item. Correct it.")
 
     def _item(self, value: Any) -> SourceItem:
         """An item of the listing.
@@ -145,9 +148,12 @@ class PythonExtractor(RecordExtractor):
             name = text_of(record.get("id")) or name
             values = self._checked(record)
             said = self._annotations(record)
+            if (size := _bytes_of(values)) > self.limit:
+                detail = f"it takes {size:,} bytes, more than --max-record-bytes {self.limit:,}"
+                raise Rejection(TOO_LARGE, detail)
         except Rejection as rejection:
             return UnusableRecord(f"{item}/{name}", rejection.at("read"))
-        return RawRecord(f"{item}/{name}", b"", values, said, size=_bytes_of(values))
+        return RawRecord(f"{item}/{name}", b"", values, said, size=size)
 
     def _checked(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the features.
@@ -176,7 +182,7 @@ class PythonExtractor(RecordExtractor):
         return Annotations(
             label=None if options.no_labels else label_of(record.get("label"), (), options),
             group=text_of(record.get("group")),
-            split=split_of(record["split"]) if "split" in record else None,
+            split=split_of(record.get("split")) if splits_are_given(options.split) else None,
         )
 
     # What a corpus of files has, and a program has not.
@@ -220,16 +226,14 @@ class PythonExtractor(RecordExtractor):
         return example
 
 
-def _bytes_of(values: Mapping[str, Any]) -> int:
-    """About how many bytes values take."""
-    return sum(map(_bytes_of_one, values.values()))
-
-
-def _bytes_of_one(value: Any) -> int:
+def _bytes_of(value: Any) -> int:
+    """About how many bytes a value takes."""
     if isinstance(value, bytes | str):
         return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_bytes_of, value.values()))
     if isinstance(value, list):
-        return sum(map(_bytes_of_one, value))
+        return sum(map(_bytes_of, value))
     return getattr(value, "nbytes", 8)
 
 
@@ -243,17 +247,14 @@ def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
     Raises:
         Rejection: It takes longer, or raises something.
     """
-    values: queue.Queue[tuple[list[Any], BaseException | None, bool]] = queue.Queue(_AHEAD)
-    stopped = threading.Event()
-    thread = threading.Thread(
-        target=functools.partial(_run, make, values, stopped), daemon=True, name="shardmill-read"
-    )
-    thread.start()
+    reading = _Reading(make)
+    threading.Thread(target=reading.run, daemon=True, name="shardmill-read").start()
     try:
         while True:
             try:
-                batch, error, is_last = values.get(timeout=seconds)
+                batch, error, is_last = reading.values.get(timeout=seconds)
             except queue.Empty:
+                yield from reading.abandon()
                 detail = f"the next record takes more than {seconds:g} seconds"
                 raise Rejection("too-slow", detail) from None
             yield from batch
@@ -263,34 +264,56 @@ def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
             if is_last:
                 return
     finally:
-        stopped.set()
+        reading.stopped.set()
 
 
-def _run(
-    make: Callable[[], Iterator[Any]],
-    values: queue.Queue[tuple[list[Any], BaseException | None, bool]],
-    stopped: threading.Event,
-) -> None:
-    batch: list[Any] = []
-    error: BaseException | None = None
-    try:
-        for value in make():
-            batch.append(value)
-            if len(batch) == _BATCH or values.empty():
-                _put(values, (batch, None, False), stopped)
-                batch = []
-            if stopped.is_set():
-                return
-    except Exception as raised:
-        error = raised
-    _put(values, (batch, error, True), stopped)
+class _Reading:
+    """An iterator that a thread reads ahead, some values at a time.
 
+    Attributes:
+        values: Batches of them, what was raised behind one, and whether it is the last.
+        stopped: Set once nobody takes values any more.
+    """
 
-def _put(values: queue.Queue[Any], value: Any, stopped: threading.Event) -> None:
-    """Waits until there is room, or nobody takes values any more."""
-    while not stopped.is_set():
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self.values: queue.Queue[tuple[list[Any], BaseException | None, bool]] = queue.Queue(_AHEAD)
+        self.stopped = threading.Event()
+        self._make = make
+        self._batch: list[Any] = []
+        self._lock = threading.Lock()  # around the batch, and its way into the queue
+
+    def run(self) -> None:
+        """Reads all values."""
+        error: BaseException | None = None
         try:
-            values.put(value, timeout=0.1)
-            return
-        except queue.Full:
-            continue
+            size = 0
+            for value in self._make():
+                size += _bytes_of(value)
+                with self._lock:
+                    self._batch.append(value)
+                    if len(self._batch) == _BATCH or size > _BATCH_BYTES or self.values.empty():
+                        self._hand_over(None, is_last=False)
+                        size = 0
+                if self.stopped.is_set():
+                    return
+        except BaseException as raised:  # SystemExit too, which would end the thread alone
+            error = raised
+        with self._lock:
+            self._hand_over(error, is_last=True)
+
+    def abandon(self) -> list[Any]:
+        """Stops reading; returns the values that were read and not handed over."""
+        with self._lock:
+            self.stopped.set()
+            waiting = [value for batch, _, _ in self.values.queue for value in batch]
+            return waiting + self._batch
+
+    def _hand_over(self, error: BaseException | None, *, is_last: bool) -> None:
+        """Waits until there is room, or nobody takes values any more."""
+        while not self.stopped.is_set():
+            try:
+                self.values.put((self._batch, error, is_last), timeout=0.1)
+                break
+            except queue.Full:
+                continue
+        self._batch = []

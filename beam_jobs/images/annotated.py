@@ -32,7 +32,7 @@ from beam_jobs.corpus.annotations.objects import (
     ImageAnnotations,
 )
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.images.decode.orientation import oriented
+from beam_jobs.images.decode.orientation import ORIENTATION_TAG, oriented
 from beam_jobs.images.resize import ResizeGeometry, margins
 from foundation import storage
 from shard_format import Feature
@@ -48,6 +48,7 @@ OBJECT_FEATURES = (
     Feature("objects/segmentation", "text", (-1,)),
 )
 MASK_FEATURE = Feature("segmentation_mask", "image", (-1, -1, 1), encoding="png")
+_TURNED = (5, 6, 7, 8)  # orientations of EXIF with width and height exchanged
 _NO_CLASS_VALUE = 255  # of the margins of a mask, which readers of segmentations ignore
 _MASK_MODES = ("L", "P", "1")  # of Pillow: one channel of 8 bits, or of numbers of colours
 
@@ -78,7 +79,7 @@ class _Move:
     def upright(self) -> tuple[int, int]:
         """Width and height of the upright image."""
         size = (self.width, self.height)
-        return size[::-1] if self.orientation in (5, 6, 7, 8) else size
+        return size[::-1] if self.orientation in _TURNED else size
 
     @functools.cached_property
     def changes(self) -> bool:
@@ -185,11 +186,15 @@ class AnnotationPlacer:
             mask = _mask_of(said) if isinstance(said, bytes) else _read_mask(image.mask)
             move = _move((mask.shape[1], mask.shape[0]), size, orientation, geometry)
             return {MASK_FEATURE.name: _png(move.mask(mask, _NO_CLASS_VALUE))}, Counter()
-        own = (image.width, image.height) if image.width and image.height else size
-        move = _move(own, size, orientation, geometry)
+        if image.width and image.height:
+            move = _move((image.width, image.height), size, orientation, geometry)
+            return self._placed(image.objects, move)
+        # Programs that draw boxes, and store no size, show the image upright.
+        upright = size[::-1] if orientation in _TURNED else size
+        objects = image.objects
         if self.form in ("yolo", "open-images"):
-            image = image._replace(objects=tuple(_in_pixels(one, size) for one in image.objects))
-        return self._placed(image.objects, move)
+            objects = tuple(_in_pixels(one, upright) for one in objects)
+        return self._placed(objects, _Move(*upright, 1, geometry))
 
     @functools.cached_property
     def _numbers(self) -> dict[str, int]:
@@ -229,7 +234,7 @@ def orientation_of(data: bytes) -> int:
     """EXIF orientation of the bytes of an image that is not upright."""
     with Image.open(io.BytesIO(data)) as image:
         tags: Mapping[int, Any] = getattr(image, "tag_v2", None) or image.getexif()
-        return int(tags.get(0x0112, 1))
+        return int(tags.get(ORIENTATION_TAG, 1))
 
 
 def _move(
@@ -240,7 +245,7 @@ def _move(
     Raises:
         Rejection: The image has another size.
     """
-    turned = orientation in (5, 6, 7, 8)
+    turned = orientation in _TURNED
     if own == size:
         return _Move(*own, orientation, geometry)
     if own == (size[::-1] if turned else size):  # of the upright image

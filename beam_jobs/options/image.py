@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.formats import CONTAINERS, formats_of
-from beam_jobs.options.values import FILE, parse_caption, parse_quality
+from beam_jobs.options.values import FILE, parse_caption, parse_kept, parse_quality
 from foundation import storage
 from foundation.options import Limits, flag_of, option, redeclared
 from shard_format import ENCODINGS, Feature, UsageError, file_sha256
@@ -234,6 +234,11 @@ Examples:
                 raise UsageError(
                     f"{flag_of(name)} is for captions, and there is no {flag_of(needed)}. Add it."
                 )
+        kept = {feature.name for feature in parse_kept(self.keep_columns)}
+        for use, column in self.consumed_columns.items():
+            if column.name in kept:
+                other = f"--{use}-column {column.name}"
+                self._refuse_pair("--keep-columns", other, f"names {column.name!r} too")
         if self.annotations is not None and self.source not in ("auto", "table", *CONTAINERS):
             self._refuse_pair("--annotations", f"--source {self.source}", "needs files of images")
         if self.source == "table" and self.table is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import operator
 import sys
 from pathlib import Path
@@ -21,6 +22,11 @@ def name_of(what: str, value: Any) -> str:
     """
     if not value or isinstance(value, str):
         return value or ""
+    if inspect.ismethod(value) and not inspect.isclass(value.__self__):
+        raise UsageError(
+            f"{what} is a method of an object, {value!r:.80}, which workers do not have. Define a "
+            "function at the top of a module."
+        )
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     if module == "__main__":
         module = Path(getattr(sys.modules["__main__"], "__file__", "") or "").stem
@@ -81,8 +87,8 @@ def load_name(name: str, file: str = "") -> Any:
             sys.path.insert(0, str(Path(file).parents[module.count(".")]))
             loaded = importlib.import_module(module)
         return operator.attrgetter(attribute)(loaded)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # of the module, which may raise anything
         raise UsageError(
-            f"{name!r} cannot be imported: {error}. Name what a module on Python's path has, as "
-            "module:name."
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}. Name what a module on "
+            "Python's path has, as module:name."
         ) from error

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.python_names import file_of_module, load_name, name_of
 from beam_jobs.options.values import parse_features, parse_names
 from foundation import storage
-from foundation.options import Limits, option, redeclared
+from foundation.options import Limits, flag_of, option, redeclared
 from shard_format import UsageError
 from shard_format.naming import FEATURES
 
@@ -100,11 +102,31 @@ Examples:
         if isinstance(self.schema, Mapping):
             text = ",".join(f"{name}:{form}" for name, form in self.schema.items())
             object.__setattr__(self, "schema", text)
+        if not isinstance(self.schema, str):
+            raise UsageError(
+                f"schema is {type(self.schema).__name__}. Pass a dictionary, such as "
+                '{"image": "image", "boxes": "float32[*,4]"}.'
+            )
         parse_features("schema", self.schema)
         if not self.base and not self.arguments and _MODULE_COLON in (*self.sources, ":")[0]:
             module = self.read.partition(_MODULE_COLON)[0]
             object.__setattr__(self, "sources", (file_of_module(module),))
         super().__post_init__()
+
+    @override
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        for name in ("labels", "keep_columns", "include", "exclude", "label_pattern"):
+            if getattr(self, name, None) is not None:
+                raise UsageError(
+                    f"{flag_of(name)} is for files, and a program reads these records. Leave it "
+                    "out; the program may say the same."
+                )
+
+    @property
+    @override
+    def has_groups(self) -> bool:
+        return True  # a record may have the key
 
     def _take_tfds(self, folder: str) -> None:
         """Takes a data set of TensorFlow Datasets, with its splits and its label.

@@ -29,7 +29,7 @@ MOST_VOCABULARY = 1_000_000
 # Features that shardmill writes itself; --keep-columns may not name one, nor a further label.
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
-_IDS = ("id", "label")  # of records of a program
+_IDS = ("id", "label", "group", "split")  # keys of records of a program
 
 DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
 _COMMA_IN_SHAPE = re.compile(r",(?=[^[\]]*\])")

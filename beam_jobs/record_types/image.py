@@ -110,9 +110,9 @@ class ImageRecords(SingleRecords):
         self.dedup_features = (*_NEAR_FIELDS * self._near, *NEAR_FIELDS * self._near_captions)
         self.planning_passes = self._near + self._near_captions
         self._captions = Captions(options) if options.caption_column else None
-        self.consumed = frozenset(
-            {ANNOTATIONS.name, *(one.name for one in options.consumed_columns.values())}
-        )
+        annotations = (ANNOTATIONS,) if options.annotations is not None else ()
+        consumed = (*annotations, *options.consumed_columns.values())
+        self.consumed = frozenset(one.name for one in consumed)
         self._placer = placer_of(options)
         names = [one.name for one in kept_columns(options)]
         annotation = options.mask_column or ANNOTATIONS.name
@@ -290,7 +290,9 @@ class ImageRecords(SingleRecords):
         self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
     ) -> NearPairs:
         threshold, workers = self._options.near_threshold, self._options.workers
-        pairs = [near_earlier_ones(sidecars, records, stored, threshold, workers)] * self._near
+        pairs = []
+        if self._near:
+            pairs.append(near_earlier_ones(sidecars, records, stored, threshold, workers))
         if self._near_captions:
             pairs.append(near_earlier_texts(sidecars, records, stored, threshold))
         return pairs[0] if len(pairs) == 1 else common_pairs(*pairs)

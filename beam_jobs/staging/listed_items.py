@@ -20,7 +20,7 @@ from foundation import storage
 from foundation.storage import Place, RandomAccessFile
 from shard_format import InputError
 
-LISTED_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
+LISTED_ROWS = 256  # rows per Arrow record batch: a kilobyte each, with annotations up to megabytes
 _CHECK_BYTES = 1 << 20  # 1 MiB of the listing in memory at a time
 
 

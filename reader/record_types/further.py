@@ -94,7 +94,9 @@ class FurtherFeatures:
         shape = tuple(None if size < 0 else size for size in feature.shape)
         if dtype == "string":
             shape = shape[: len(feature.dims)]
-        spec = ElementSpec(shape, dtype, lists=feature.ragged + (None in shape))
+        # Decoded images of a record are a list, whose sizes differ.
+        is_list = feature.ragged or (feature.kind == "image" and dtype != "string" and feature.dims)
+        spec = ElementSpec(shape, dtype, lists=bool(is_list) + (None in shape))
         if self.moved is not None:
             spec = self.moved.specs(feature.name, spec)
         if self.is_padded(feature):
@@ -130,7 +132,9 @@ class FurtherFeatures:
     def _value(self, feature: Feature, parts: list[Any]) -> Any:
         if feature.kind == "image":
             images = [self._image(data) for data in parts[0]]
-            return images if feature.dims else images[0]
+            if not feature.dims:
+                return images[0]
+            return images if self.decode else _objects(images)
         if feature.type.is_number:
             return from_stored(feature, parts)
         if feature.ragged:

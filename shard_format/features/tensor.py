@@ -47,6 +47,8 @@ class Tensor(FeatureKind):
         if given.dtype.kind not in "biuf":
             if given.size or given.dtype.kind != "O":
                 raise ValueError(f"{shown(value)} is {_name_of(given, value)}, not {self.dtype}")
+        if given.shape == (0,) and len(shape) > 1 and shape[0] == -1:
+            given = given.reshape([max(0, size) for size in shape])  # an empty list of rows
         if not fits(given.shape, shape):
             raise ValueError(
                 f"{shown(value)} has the shape {list(given.shape)}, not {shown_shape(shape)}"

@@ -87,12 +87,13 @@ def _add(annotation: dict[str, Any], store: AnnotationStore) -> None:
     left, top, width, height = (
         map(number_of, box) if isinstance(box, list) and len(box) == 4 else [math.nan] * 4
     )
-    area = annotation.get("area")
+    area, segmentation = annotation.get("area"), annotation.get("segmentation")
     one = AnnotatedObject(
         label=str(annotation["category_id"]),
         bbox=(top, left, top + height, left + width),
         area=None if area is None else number_of(area),
         is_crowd=bool(annotation.get("iscrowd", False)),
-        segmentation=annotation.get("segmentation") or None,
+        segmentation=None if segmentation in ([], [[]]) else segmentation,
     )
-    store.add_object(str(annotation["image_id"]), one, str(annotation.get("id", "")))
+    own = annotation.get("id")
+    store.add_object(str(annotation["image_id"]), one, "" if own is None else str(own))

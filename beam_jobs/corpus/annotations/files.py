@@ -12,7 +12,7 @@ from shard_format import InputError
 
 
 def files_below(folder: Place, ending: str) -> Iterator[tuple[Place, str]]:
-    """(place, path below the folder) of each file with an ending, in order.
+    """(place, path below the folder without the ending) of each file with an ending, in order.
 
     Raises:
         InputError: The folder cannot be listed, or has no such file.
@@ -21,7 +21,7 @@ def files_below(folder: Place, ending: str) -> Iterator[tuple[Place, str]]:
     for file in find_files([folder], lambda name: None):
         if not file.item.reason and file.item.record_id.lower().endswith(ending):
             count += 1
-            yield place_of(file.item.path), file.item.record_id
+            yield place_of(file.item.path), file.item.record_id[: -len(ending)]
     if not count:
         raise InputError(
             f"--annotations {folder} has no {ending} file. Check the path, or name the form with "

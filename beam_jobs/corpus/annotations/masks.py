@@ -23,8 +23,7 @@ def read_masks(folder: Place, store: AnnotationStore) -> None:
     Raises:
         InputError: Two masks have one name.
     """
-    for place, name in files_below(folder, ".png"):
-        stem = name.removesuffix(".png")
+    for place, stem in files_below(folder, ".png"):
         match = _CITYSCAPES.search(stem)
         if match is not None and match["kind"] != "labelIds":
             continue

@@ -18,6 +18,7 @@ NO_AREA, BAD_BOX, BAD_SEGMENTATION, NO_CLASS, REPEATED = (
 )
 OUTSIDE, CUT_OFF = "outside", "cut-off"
 DROPPED = "dropped-objects "  # before a problem, in the name of a column of sidecars
+_FARTHEST = 1 << 20  # pixels: drawing a polygon takes memory by the length of its edges
 PROBLEMS = (NO_AREA, BAD_BOX, BAD_SEGMENTATION, NO_CLASS, REPEATED, OUTSIDE, CUT_OFF)
 
 
@@ -80,27 +81,32 @@ def checked_object(one: AnnotatedObject) -> AnnotatedObject:
         return AnnotatedObject(one.label, problem=NO_AREA)
     if not one.label:
         return AnnotatedObject(one.label, problem=NO_CLASS)
-    if isinstance(one.segmentation, list) and not all(map(_is_polygon, one.segmentation)):
+    if not (one.segmentation is None or _is_segmentation(one.segmentation)):
         return AnnotatedObject(one.label, problem=BAD_SEGMENTATION)
     return one
 
 
+def _is_segmentation(value: Any) -> bool:
+    """Whether a value has the form of run lengths, or is polygons."""
+    return isinstance(value, dict) or (isinstance(value, list) and all(map(_is_polygon, value)))
+
+
 def _is_polygon(points: Any) -> bool:
-    """Whether numbers are three points or more."""
+    """Whether numbers are three points or more, none of them far from any image."""
     if not isinstance(points, Sequence) or len(points) < 6 or len(points) % 2:
         return False
-    return all(isinstance(one, int | float) and math.isfinite(one) for one in points)
+    return all(isinstance(one, int | float) and abs(one) <= _FARTHEST for one in points)
 
 
 def number_of(text: Any) -> float:
     """A number of a text or of JSON; NaN where there is none."""
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
 def whole_number(text: Any) -> int:
     """A whole number of a text or of JSON; 0 where there is none."""
     number = number_of(text)
-    return int(number) if math.isfinite(number) else 0
+    return int(number) if 0 <= number < 1 << 31 else 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
+
+import pyarrow as pa
 
 from beam_jobs.corpus.annotations import CLASSES, FORMATS
 from beam_jobs.corpus.annotations.files import is_folder
@@ -12,6 +15,7 @@ from beam_jobs.corpus.annotations.store import AnnotationStore
 from beam_jobs.corpus.names import join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.corpus.sniffing import is_coco
+from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.options import ImageOptions
 from foundation import storage
 from foundation.storage import Place
@@ -36,11 +40,9 @@ class AnnotationTable:
         self._options = options
         self._path = storage.place_of(options.annotations or "")
         self._store = AnnotationStore()
-        try:
-            formats = CLASSES if only_classes else FORMATS
+        formats = CLASSES if only_classes else FORMATS
+        with _reading(self._path):
             formats[options.annotations_format](self._path, self._store)
-        except (OSError, Rejection) as error:
-            raise InputError(f"Cannot read --annotations {self._path}: {error}.") from error
         self._store.finish()
 
     @property
@@ -69,8 +71,9 @@ class AnnotationTable:
         return Annotations(label=label, kept=(annotations.to_json(),))
 
     def is_this(self, item: SourceItem) -> bool:
-        """Whether an item is the file with the annotations."""
-        return item.path == os.fsencode(str(self._path))
+        """Whether an item is the file with the annotations, or in the folder of them."""
+        own = os.fsencode(str(self._path))
+        return item.path == own or item.path.startswith(own + b"/")
 
     def unused(self) -> Iterator[SourceItem]:
         """A rejected item for all annotations whose image was not listed."""
@@ -86,6 +89,15 @@ class AnnotationTable:
             yield item.rejected(Rejection("no-such-image", detail))
 
 
+@contextlib.contextmanager
+def _reading(place: Place) -> Iterator[None]:
+    """Raises InputError in place of what a file raises that cannot be read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnreadableError, Rejection) as error:
+        raise InputError(f"Cannot read --annotations {place}: {error}.") from error
+
+
 def format_of(place: Place) -> str:
     """The key of FORMATS that annotations are, by their content.
 
@@ -97,7 +109,8 @@ def format_of(place: Place) -> str:
             return "coco"
         from beam_jobs.corpus.table_rows import TableRows
 
-        names = TableRows(str(place), "--annotations").names
+        with _reading(place):
+            names = TableRows(str(place), "--annotations").names
         return "open-images" if {"ImageID", "LabelName", "XMin"} <= set(names) else "csv"
     endings = (entry.name.rpartition(".")[2].lower() for entry in _some_files(place))
     for ending in endings:

@@ -26,14 +26,13 @@ def read_voc(folder: Place, store: AnnotationStore) -> None:
     Raises:
         InputError: One is damaged, or two images have one name.
     """
-    for place, name in files_below(folder, ".xml"):
+    for place, image in files_below(folder, ".xml"):
         try:
             root = ElementTree.fromstring(storage.read_bytes(place))
-        except ElementTree.ParseError as error:
+        except (ElementTree.ParseError, ValueError, LookupError) as error:  # an encoding
             raise InputError(
                 f"--annotations: {place} is not XML: {error}. Correct or remove the file."
             ) from error
-        image = name.removesuffix(".xml")
         width, height = (whole_number(root.findtext(f"size/{side}")) for side in _SIDES)
         store.add_image(image, image, width, height)
         for element in root.iter("object"):

@@ -7,7 +7,9 @@ classes.names in the folder or the one around it. Format: docs.ultralytics.com/d
 
 from __future__ import annotations
 
-import re
+from typing import Any
+
+import yaml
 
 from beam_jobs.corpus.annotations.files import files_below
 from beam_jobs.corpus.annotations.objects import AnnotatedObject, number_of
@@ -18,7 +20,6 @@ from shard_format import InputError
 
 _LISTS = ("classes.txt", "obj.names", "classes.names")
 _YAMLS = ("data.yaml", "dataset.yaml", "data.yml")
-_NAMES = re.compile(r"^names:\s*(\[.*?\]|(?:\n\s+.*|\n-.*)+)", re.MULTILINE | re.DOTALL)
 
 
 def read_yolo(folder: Place, store: AnnotationStore) -> None:
@@ -27,12 +28,11 @@ def read_yolo(folder: Place, store: AnnotationStore) -> None:
     Raises:
         InputError: A line is damaged, or nothing names the classes.
     """
-    for number, name in enumerate(_class_names(folder)):
+    for number, name in sorted(_class_names(folder).items()):
         store.add_class(name, str(number))
-    for place, name in files_below(folder, ".txt"):
-        if name.rpartition("/")[2] in _LISTS:
+    for place, image in files_below(folder, ".txt"):
+        if place.name in _LISTS:
             continue
-        image = name.removesuffix(".txt")
         store.add_image(image, image)
         lines = storage.read_bytes(place).decode("utf-8", "replace").splitlines()
         for line in filter(str.strip, lines):
@@ -41,8 +41,8 @@ def read_yolo(folder: Place, store: AnnotationStore) -> None:
 
 def _object(words: list[str]) -> AnnotatedObject:
     """The object of a line, in shares of the image."""
-    label, *values = words[0], *map(number_of, words[1:])
-    label = str(int(number_of(label))) if number_of(label) >= 0 else label
+    label = words[0].partition(".")[0]  # some programs write 3.0
+    values = [number_of(word) for word in words[1:]]
     if len(values) > 5 and len(values) % 2 == 0:  # a polygon
         across, down = values[::2], values[1::2]
         box = (min(down), min(across), max(down), max(across))
@@ -53,28 +53,39 @@ def _object(words: list[str]) -> AnnotatedObject:
     return AnnotatedObject(label, (y - height / 2, x - width / 2, y + height / 2, x + width / 2))
 
 
-def _class_names(folder: Place) -> list[str]:
+def _class_names(folder: Place) -> dict[int, str]:
+    """The names of the classes by their numbers."""
     for near in (folder, folder.parent):
         for name in (*_LISTS, *_YAMLS):
             if storage.stat(near / name) is None:
                 continue
             text = storage.read_bytes(near / name).decode("utf-8", "replace")
-            names = _names_of_yaml(text) if name in _YAMLS else text.split("\n")
-            if names := [one.strip() for one in names if one.strip()]:
-                return names
+            if name in _LISTS:
+                names: Any = text.rstrip().splitlines()
+            else:
+                names = _names_of_yaml(text, near / name)
+            if isinstance(names, list):
+                names = dict(enumerate(names))
+            named = {number: str(one).strip() for number, one in names.items() if str(one).strip()}
+            if named:
+                return named
     raise InputError(
         f"--annotations {folder}: nothing names the classes of its numbers. Put classes.txt, with "
         "a name a line, or data.yaml into that folder or the one around it."
     )
 
 
-def _names_of_yaml(text: str) -> list[str]:
-    """The names of data.yaml: a list, or a mapping from numbers."""
-    match = _NAMES.search(text)
-    if match is None:
-        return []
-    content = match[1].strip()
-    if content.startswith("["):
-        return [one.strip().strip("'\"") for one in content.strip("[]").split(",")]
-    lines = (line.strip() for line in content.splitlines())
-    return [re.sub(r"^(-|\d+\s*:)\s*", "", line).strip("'\"") for line in lines if line]
+def _names_of_yaml(text: str, file: Place) -> list[Any] | dict[int, Any]:
+    """The names of data.yaml: a list, or a mapping from numbers.
+
+    Raises:
+        InputError: It has neither.
+    """
+    try:
+        names = yaml.safe_load(text)["names"]
+        return names if isinstance(names, list) else {int(key): names[key] for key in names}
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file} has no names of classes: {type(error).__name__} {error}. Give it names: a "
+            "list, or a mapping from the numbers of classes."
+        ) from error

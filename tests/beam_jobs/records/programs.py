@@ -64,7 +64,6 @@ def odd(item: str) -> Iterator[Any]:
         "shape": {**good, "value": [1.0]},
         "type": {**good, "text": 7},
         "label": {**good, "label": ["a", "b"]},
-        "split": {**good, "split": "somewhere"},
     }
     if item in bad:
         yield bad[item]
@@ -113,3 +112,42 @@ def no_json() -> list[Any]:
 
 def plain(item: str) -> Iterator[dict[str, Any]]:
     yield {"line": str(item)}
+
+
+def one() -> list[str]:
+    return ["one"]
+
+
+def nothing() -> list[str]:
+    return []
+
+
+def in_splits(item: str) -> Iterator[dict[str, Any]]:
+    for split in ("train", "test", "holdout"):
+        yield {"value": len(split), "split": split}
+
+
+def _ten() -> Iterator[dict[str, Any]]:
+    for number in range(10):
+        yield {"value": number, "data": b""}
+
+
+def ten_and_nothing(item: str) -> Iterator[dict[str, Any]]:
+    yield from _ten()
+    time.sleep(60)
+
+
+def ten_and_the_end(item: str) -> Iterator[dict[str, Any]]:
+    yield from _ten()
+    raise SystemExit(3)
+
+
+def large(item: str) -> Iterator[dict[str, Any]]:
+    """Records of a megabyte, of which none is waited for."""
+    for number in range(30):
+        yield {"value": number, "data": bytes([number]) * (1 << 20)}
+
+
+class Source:
+    def listed(self) -> list[str]:
+        return ["one"]

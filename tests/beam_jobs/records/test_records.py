@@ -114,7 +114,6 @@ def test_the_same_bytes_from_any_number_of_workers(built: Path, tmp_path: Path) 
         ("shape", "bad-value", "feature 'value' must be float32: [1.0] has the shape [1]"),
         ("type", "bad-value", "feature 'text' must be text: 7 is int, not a string"),
         ("label", "several-labels", "2 labels"),
-        ("split", "no-split", "'somewhere'"),
     ],
 )
 def test_what_read_does_wrong_is_in_the_ledger(
@@ -245,3 +244,59 @@ def test_wrong_programs_are_refused(tmp_path: Path, options: dict[str, Any], mes
     own: dict[str, Any] = {"items": programs.twice, "read": programs.plain, "schema": "line:text"}
     with pytest.raises(UsageError, match=message):
         build(tmp_path / "set", **(own | options))
+
+
+@pytest.mark.parametrize(("split", "kept"), [("train=1", 3), ("column:split", 2)])
+def test_the_key_split_counts_where_splits_are_given(tmp_path: Path, split: str, kept: int) -> None:
+    options: dict[str, Any] = {"items": programs.one, "read": programs.in_splits, "split": split}
+    done = build(tmp_path / "set", schema="value:float32", **options)
+    assert done.manifest.ledger.kept == kept
+
+
+@pytest.mark.parametrize(
+    ("read", "kept", "detail"),
+    [
+        (programs.ten_and_nothing, 10, "takes more than"),
+        (programs.ten_and_the_end, 10, "SystemExit: 3"),
+        (programs.large, 30, ""),
+    ],
+)
+def test_what_was_read_before_an_end_is_kept(
+    tmp_path: Path, read: Any, kept: int, detail: str
+) -> None:
+    done = build(
+        *(tmp_path / "set",),
+        items=programs.one,
+        read=read,
+        schema="value:float32,data:bytes",
+        read_limit=2.0,
+    )
+    assert done.manifest.ledger.kept == kept
+    assert [said for _, said in quarantined(tmp_path / "set").values() if detail in said] or (
+        not detail
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": "table.csv"}, "--labels is for files"),
+        ({"keep_columns": "x"}, "--keep-columns is for files"),
+        ({"schema": [("a", "int64")]}, "schema is list"),
+        ({"items": programs.Source().listed}, "a method of an object"),
+        ({"sources": ":x", "items": "", "read": "", "schema": ""}, "cannot be imported"),
+        ({"sources": ".m:x", "items": "", "read": "", "schema": ""}, "cannot be imported"),
+        ({"schema": {"group": "int64"}}, "name of a feature"),
+    ],
+)
+def test_mistakes_of_a_program_are_named(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    own: dict[str, Any] = {"items": programs.one, "read": programs.plain, "schema": "line:text"}
+    with pytest.raises(UsageError, match=message):
+        RecordOptions(out=str(tmp_path / "set"), **(own | options))
+
+
+def test_a_program_that_lists_nothing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lists no item"):
+        build(tmp_path / "set", items=programs.nothing, read=programs.plain, schema="line:text")

@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 
 from beam_jobs import bounds
-from beam_jobs.options import ImageOptions, TextOptions
+from beam_jobs.options import ImageOptions, RecordOptions, TextOptions
 from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest, naming, verify
+from tests.beam_jobs.records import programs
 from tests.beam_jobs.stages.merge.builds import FORCED, Build
 from tests.beam_jobs.test_bounds import built, documents, images
 from tests.beam_jobs.test_same_bytes import OPTIONS, TEXT_VARIANTS, VARIANTS, write_questions
@@ -97,6 +98,25 @@ def test_classes_of_the_objects_in_images(spread, repository, tmp_path):
     done = spread(3)
     assert preprocess(options).manifest.root_hash == expected.root_hash
     assert len(done) % 3 == 0 and len(done) // 3 >= 8
+
+
+@pytest.mark.usefixtures("lowered")
+def test_groups_that_a_program_names(spread, tmp_path):
+    """Without --group-by, a record of a program may have the key."""
+    options = RecordOptions(
+        out=str(tmp_path / "set"),
+        items=programs.keys,
+        read=programs.keyed,
+        schema="value:int64,at:int64",
+        split="train=0.5,test=0.5",
+        stratify=True,
+        no_report=True,
+    )
+    expected = preprocess(options).manifest.root_hash
+    shutil.rmtree(options.out)
+    done = spread(3)
+    assert preprocess(options).manifest.root_hash == expected
+    assert len(done) // 3 >= 8
 
 
 @pytest.mark.parametrize("name", ["text-parts"])
