@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from foundation import storage
 from foundation.options import check_choice
@@ -20,7 +21,9 @@ from reader.access.random_access import RandomAccess, random_access
 from shard_format import InputError, Schema, load_manifest, open_split_index
 
 _WHERE = "reader.export_annotations"
-_OBJECTS = ("objects/bbox", "objects/label")
+_OBJECTS = frozenset(
+    f"objects/{part}" for part in ("bbox", "label", "area", "is_crowd", "segmentation")
+)
 _DIGITS = 3  # of coordinates, in pixels: boxes are float32 shares of an image
 _ENDINGS = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 
@@ -73,10 +76,15 @@ def export_annotations(
     root, folder = place_of(directory), place_of(out)
     manifest = load_manifest(root)
     names = {feature.name for feature in manifest.schema.features}
-    if not names.issuperset(_OBJECTS):
+    if manifest.schema.record_type != "image" or not names >= _OBJECTS:
         raise InputError(
-            f"{root} has no objects, only {', '.join(sorted(names))}. Build a set with "
+            f"{root} has no images with objects, only {', '.join(sorted(names))}. Build a set with "
             "'shardmill preprocess images SRC --annotations PATH'."
+        )
+    if images and manifest.schema["image"].encoding not in _ENDINGS:
+        raise InputError(
+            f"The images of {root} are raw pixels, which are no files. Leave --images out, or "
+            "build the set with --encoding png."
         )
     files, counts = {}, [0, 0]
     for split, info in manifest.splits.items():
@@ -127,7 +135,8 @@ def write_coco(
                 one = {"id": objects, "image_id": number, **one}
                 annotations.write((b",\n" if objects > 1 else b"\n") + _json(one))
         sink.write(b'\n], "annotations": [')
-        _copy(annotations, sink)
+        annotations.seek(0)
+        shutil.copyfileobj(annotations, sink)
         sink.write(b"\n]}\n")
     return len(records), objects
 
@@ -148,17 +157,12 @@ def _annotations(objects: dict[str, Any], width: int, height: int) -> Iterator[d
 
 def _with_ending(name: str, ending: str) -> str:
     """The name of a file with its encoding: the image may have been one of another."""
-    return name if name.lower().endswith((f".{ending}", ".jpeg")) else f"{name}.{ending}"
+    endings = (".jpg", ".jpeg") if ending == "jpg" else (f".{ending}",)
+    return name if name.lower().endswith(endings) else f"{name}.{ending}"
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
-
-
-def _copy(source: BinaryIO, sink: BinaryIO) -> None:
-    source.seek(0)
-    while block := source.read(1 << 20):
-        sink.write(block)
 
 
 ANNOTATION_FORMS: dict[str, Callable[..., tuple[int, int]]] = {"coco": write_coco}

@@ -294,7 +294,8 @@ def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser | Encode
     labels = find_labels(split, options.label)
     further = find_further(split, options, (image.name, *labels.names))
     if any(map(is_placed, further.features)):
-        further = dataclasses.replace(further, moved=moved_objects(steps, options))
+        placed = [one.name for one in further.features]
+        further = dataclasses.replace(further, moved=moved_objects(steps, options, placed))
     for transform in steps.of("batch"):
         if isinstance(transform, Mixup | CutMix) and not labels:
             raise without_labels(type(transform).__name__.lower())

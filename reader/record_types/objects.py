@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,12 +209,19 @@ def is_placed(feature: Feature) -> bool:
     return feature.name == MASK or feature.name.startswith(f"{GROUP}/")
 
 
-def moved_objects(steps: Steps, options: ReadOptions) -> MovedObjects | None:
+def moved_objects(
+    steps: Steps, options: ReadOptions, names: Collection[str]
+) -> MovedObjects | None:
     """How objects and masks follow images; None where these are as stored.
+
+    Args:
+        steps: The transforms of the images.
+        options: What was asked for.
+        names: Names of the features that are handed out.
 
     Raises:
         UsageError: A transform does not say where it moves pixels, or moves those of images that
-            are not resized.
+            are not resized; or there are objects without their boxes.
     """
     for transform in steps.transforms:
         if transform.stage == "crop" or getattr(transform, "keeps_places", False):
@@ -233,6 +240,11 @@ def moved_objects(steps: Steps, options: ReadOptions) -> MovedObjects | None:
             )
     if options.image_size is None:
         return None
+    if _BBOX not in names and any(name.startswith(f"{GROUP}/") for name in names):
+        raise UsageError(
+            f"features of objects without {_BBOX!r} in reader.load: their boxes say which objects "
+            f"an image still shows. Add {_BBOX!r}, or ask for {GROUP!r}."
+        )
     return MovedObjects(steps, options.image_size, options.min_visible)
 
 
@@ -249,11 +261,10 @@ def mask_of(counts: bytes, size: Sequence[int]) -> Mask:
         runs = [-1]
     if counts and (min(runs, default=-1) < 0 or sum(runs) != height * width):
         raise DamageError("Run lengths are not those of their image. Build the set again.")
-    mask = np.zeros(height * width, np.uint8)
-    ends = np.cumsum(runs, dtype=np.int64)
-    for begin, end in zip(ends[:-1:2], ends[1::2], strict=False):
-        mask[begin:end] = 1
-    return mask.reshape(width, height).T
+    if not counts:
+        return np.zeros((height, width), np.uint8)
+    ones = np.resize(np.array([0, 1], np.uint8), len(runs))
+    return np.repeat(ones, runs).reshape(width, height).T
 
 
 def _affine(a: float, b: float, c: float, d: float, e: float, f: float) -> Map:

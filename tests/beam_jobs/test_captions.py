@@ -202,6 +202,12 @@ def test_near_duplicates_by_image_by_caption_or_by_both(
     options = {"dedup": "near", "near_by": near_by, "near_threshold": 0.6}
     done = preprocess(job(tmp_path / "source", **options))
     assert done.manifest.ledger.kept == kept
+    # All are near duplicates of what the set has.
+    (tmp_path / "more").mkdir()
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / "more/b.parquet")
+    added = ImageOptions(str(tmp_path / "more"), str(tmp_path / "set"), workers=1, no_report=True)
+    later = append(added, given=[])
+    assert later.own.ledger.kept == 0 and later.own.ledger.duplicates == len(rows)
 
 
 def recompressed(data: bytes) -> bytes:

@@ -265,6 +265,15 @@ def test_objects_of_images_that_are_not_resized_cannot_be_moved(sets: dict[str, 
         load(sets["objects"], [HorizontalFlip()], **options)
 
 
+@pytest.mark.parametrize("name", ["objects/segmentation", "objects/label"])
+def test_objects_without_their_boxes_are_refused(sets: dict[str, Path], name: str) -> None:
+    """What a crop cut off is told by the boxes."""
+    with pytest.raises(UsageError, match="Add 'objects/bbox'"):
+        load(sets["objects"], "standard", features=(name,))
+    stored = reader.load(sets["objects"], batch_size=1, epochs=1, features=(name,), image_size=None)
+    assert len(next(iter(stored))["objects"]) == 1
+
+
 def test_run_lengths_are_read_as_pycocotools_does() -> None:
     generator = np.random.default_rng(0)
     for share in (0.0, 0.01, 0.5, 1.0):

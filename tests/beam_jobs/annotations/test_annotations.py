@@ -17,7 +17,7 @@ from pycocotools.coco import COCO
 
 import reader
 from beam_jobs.generations.append import append
-from beam_jobs.options import ImageOptions
+from beam_jobs.options import ImageOptions, RecordOptions
 from beam_jobs.run import preprocess
 from shard_format import InputError, UsageError
 from tests.beam_jobs.annotations.annotated import (
@@ -442,7 +442,28 @@ def test_an_export_is_read_back(photos: Path, coco: Path, tmp_path: Path) -> Non
 def test_a_set_without_objects_has_nothing_to_export(photos: Path, tmp_path: Path) -> None:
     options = {"split": "train=1", "no_labels": True, "workers": 1, "no_report": True}
     preprocess(ImageOptions((str(photos),), str(tmp_path / "set"), **options))
-    with pytest.raises(InputError, match="has no objects"):
+    with pytest.raises(InputError, match="has no images with objects"):
         reader.export_annotations(tmp_path / "set", tmp_path / "out")
     with pytest.raises(UsageError, match="to 'voc'"):
         reader.export_annotations(tmp_path / "set", tmp_path / "out", "voc")
+
+
+def test_sets_that_cannot_be_exported(photos: Path, coco: Path, tmp_path: Path) -> None:
+    build(photos, coco, encoding="raw")
+    with pytest.raises(InputError, match="raw pixels"):
+        reader.export_annotations(photos.parent / "set", tmp_path / "out", images=True)
+    copy = RecordOptions(f"tfds:{photos.parent / 'set'}", str(tmp_path / "records"))
+    preprocess(copy)
+    with pytest.raises(InputError, match="no images with objects"):
+        reader.export_annotations(tmp_path / "records", tmp_path / "out")
+
+
+def test_an_exported_file_has_the_ending_of_its_content(
+    photos: Path, coco: Path, tmp_path: Path
+) -> None:
+    build(photos, coco, encoding="png")
+    done = reader.export_annotations(photos.parent / "set", tmp_path / "out", images=True)
+    names = [one["file_name"] for one in json.loads(done.files["train"].read_text())["images"]]
+    assert all(name.endswith(".png") for name in names)
+    for name in names:
+        assert Image.open(tmp_path / "out/images/train" / name).format == "PNG"

@@ -151,3 +151,9 @@ def large(item: str) -> Iterator[dict[str, Any]]:
 class Source:
     def listed(self) -> list[str]:
         return ["one"]
+
+
+def empty(item: str) -> Iterator[dict[str, Any]]:
+    good: dict[str, Any] = {"rows": [], "boxes": [], "nested": [[]]}
+    yield good
+    yield {**good, "nested": {(1, 2)}}

@@ -300,3 +300,14 @@ def test_mistakes_of_a_program_are_named(
 def test_a_program_that_lists_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lists no item"):
         build(tmp_path / "set", items=programs.nothing, read=programs.plain, schema="line:text")
+
+
+def test_empty_lists_are_values(tmp_path: Path) -> None:
+    """Of rows, of boxes and of lists of rows; a set has no order, and is refused."""
+    schema = {"rows": "float32[*,4]", "boxes": "bbox[*]", "nested": "int64[*][*,2]"}
+    build(tmp_path / "set", items=programs.one, read=programs.empty, schema=schema)
+    (record,) = reader.random_access(tmp_path / "set", "train")
+    assert record["rows"].shape == (0, 4) and record["boxes"].shape == (0, 4)
+    assert [one.shape for one in record["nested"]] == [(0, 2)]
+    ((reason, detail),) = quarantined(tmp_path / "set").values()
+    assert reason == "bad-value" and "is not a" in detail
