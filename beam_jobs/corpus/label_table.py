@@ -60,6 +60,8 @@ class LabelTable:
         InputError: The table cannot be read, or lacks a column.
     """
 
+    absent = "no row of the table names this file"
+
     def __init__(self, options: PreprocessOptions) -> None:
         self._options = options
         self._path = options.labels or ""

@@ -317,7 +317,7 @@ class CorpusListing:
         if annotations is None and self._holds(item):
             annotations = self._labels.without(item)
         if annotations is None:
-            return item.rejected(Rejection(NO_ROW, "no row of the table names this file"))
+            return item.rejected(Rejection(NO_ROW, self._labels.absent))
         if isinstance(annotations, Rejection):
             return item.rejected(annotations)
         item = item.annotated(annotations)

@@ -19,6 +19,7 @@ from beam_jobs.corpus.source_io import place_of
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Feature, InputError, Schema, decode_example, naming, read_records
+from shard_format.feature_values import from_stored
 
 # Types of TFDS that a set has under another name.
 _DTYPES = {
@@ -61,7 +62,7 @@ class TfdsFeature:
         """
         name = self.feature.name
         if self.sequences > 1:
-            return self._lists(stored)
+            return from_stored(self.feature, [stored[one.name] for one in self.feature.stored])
         if self.encoding != "none":
             return self._tensor(stored)
         values = stored[name]
@@ -69,15 +70,6 @@ class TfdsFeature:
             return values if self.feature.dims else values[0]
         array = np.array(values, self.feature.type.dtype)
         return array.reshape(self.feature.shape) if self.feature.shape else array[0].item()
-
-    def _lists(self, stored: Mapping[str, Any]) -> list[Any]:
-        name = self.feature.name
-        lengths = stored[f"{name}/ragged_row_lengths_0"]
-        flat = stored[f"{name}/ragged_flat_values"]
-        if self.feature.type.is_number:
-            flat = np.array(flat).reshape(-1, *self.feature.shape[2:])
-        ends = np.cumsum(lengths, dtype=np.int64).tolist()
-        return [flat[end - size : end] for end, size in zip(ends, lengths, strict=True)]
 
     def _tensor(self, stored: Mapping[str, Any]) -> Any:
         name, shape = self.feature.name, self.feature.shape

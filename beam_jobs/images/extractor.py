@@ -190,10 +190,10 @@ def _check_no_columns(options: ImageOptions) -> None:
         if column is not None:
             sources = {"idx": "IDX files", "class-folders": "class folders"}
             what = sources.get(options.source, "annotations")
-            raise UsageError(
-                f"{flag} names the column {column!r}, but {what} have none. Give a table with that "
-                "column: --labels FILE."
-            )
+            advice = "Give a table with that column: --labels FILE."
+            if options.annotations is not None:
+                advice = "Leave it out, or read the images from a table of columns."
+            raise UsageError(f"{flag} names the column {column!r}, but {what} have none. {advice}")
 
 
 def _notes_on_pixels(options: ImageOptions) -> list[str]:

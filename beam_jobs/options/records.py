@@ -108,7 +108,10 @@ Examples:
                 '{"image": "image", "boxes": "float32[*,4]"}.'
             )
         parse_features("schema", self.schema)
-        if not self.base and not self.arguments and _MODULE_COLON in (*self.sources, ":")[0]:
+        is_file = bool(self.sources) and (
+            "://" in self.sources[0] or _MODULE_COLON not in self.sources[0]
+        )
+        if not self.base and not is_file:
             module = self.read.partition(_MODULE_COLON)[0]
             object.__setattr__(self, "sources", (file_of_module(module),))
         super().__post_init__()

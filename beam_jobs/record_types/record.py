@@ -56,7 +56,7 @@ class PythonRecords(RecordType):
         """The functions, with the file that they are in: another text may give other records."""
         options = self._options
         return {
-            "functions": [options.items, options.read, options.fingerprint],
+            "functions": [options.items, options.read, options.fingerprint, *options.arguments],
             "code": file_sha256(storage.place_of(options.sources[0])),
             "schema": options.schema,
             "compared": [one.name for one in self._compared],

@@ -259,12 +259,15 @@ def _check_not_empty(context: JobContext, total: WrittenListing, places: Sequenc
         first, *others = items_in(_first_rows(places, _SHOWN_REJECTED))
         alike = [item.record_id for item in others if item.reason == first.reason]
         like = f", like {' and '.join(map(repr, alike))}" if alike else ""
-        plural = context.record_type.extractor.plural
-        raise InputError(
-            f"No usable {plural} among {total.items:,} files in {where}: {first.record_id!r} is "
-            f"rejected as {first.reason} ({first.detail}){like}. Use one folder per class, "
-            "--labels FILE, --label-pattern REGEX or --no-labels."
+        extractor = context.record_type.extractor
+        advice = (
+            "Use one folder per class, --labels FILE, --label-pattern REGEX or --no-labels."
             f"{_guessed_command(options, places)}"
+        )
+        raise InputError(
+            f"No usable {extractor.plural} among {total.items:,} files in {where}: "
+            f"{first.record_id!r} is rejected as {first.reason} ({first.detail}){like}. "
+            f"{'Correct the program.' if extractor.lists_items else advice}"
         )
 
 

@@ -21,7 +21,8 @@ from reader.transforms import HorizontalFlip, RandomResizedCrop
 _SIZE, _STRIDE, _MOST = 128, 4, 20  # of images, of maps, and objects of an image
 _CELLS = _SIZE // _STRIDE
 _SPREAD = 1.5  # cells, of the hill around a middle
-_AUGMENT = [RandomResizedCrop(0.5), HorizontalFlip()]  # half of the area, or more of it
+_COLORS = ("brightness", "contrast", "saturation", "hue")
+_AUGMENT = [RandomResizedCrop(0.7), HorizontalFlip(), *_COLORS]  # 0.7 of the area, or more
 
 
 def load(directory: str, split: str, batch_size: int, **options) -> reader.Stream:
@@ -46,15 +47,19 @@ def with_maps(classes: int):
         sizes = boxes[..., 2:] - boxes[..., :2]
         middles = (boxes[..., :2] + boxes[..., 2:]) / 2 * _CELLS
         cells = tf.clip_by_value(tf.cast(middles, tf.int32), 0, _CELLS - 1)
-        cell_of = tf.one_hot(cells[..., 0], _CELLS)[..., None] * (
-            tf.one_hot(cells[..., 1], _CELLS)[..., None, :]
+        cell_of = (
+            tf.one_hot(cells[..., 0], _CELLS)[..., None]
+            * (tf.one_hot(cells[..., 1], _CELLS)[..., None, :])
         )  # [batch, objects, cells, cells]: 1 at the middle
         here = tf.range(_CELLS, dtype=tf.float32)
         away = (here - tf.cast(cells[..., :1], tf.float32))[..., None] ** 2 + (
             (here - tf.cast(cells[..., 1:], tf.float32))[..., None, :] ** 2
         )
-        hills = tf.exp(-away / (2 * _SPREAD**2))[..., None] * (
-            tf.one_hot(labels, classes)[:, :, None, None]  # of label -1 all zeros
+        hills = (
+            tf.exp(-away / (2 * _SPREAD**2))[..., None]
+            * (
+                tf.one_hot(labels, classes)[:, :, None, None]  # of label -1 all zeros
+            )
         )
         known = tf.cast(labels >= 0, tf.float32)[..., None, None] * cell_of
         size_maps = tf.einsum("bohw,bos->bhws", known, sizes)
@@ -117,7 +122,7 @@ def overlap(box: np.ndarray, other: np.ndarray) -> float:
 
 @click.command()
 @click.argument("directory")
-@click.option("--epochs", default=200)
+@click.option("--epochs", default=300)
 @click.option("--steps", default=None, type=int, help="Batches of an epoch; all by default.")
 @click.option("--batch-size", default=8)
 def main(directory: str, epochs: int, steps: int | None, batch_size: int) -> None:
@@ -125,8 +130,9 @@ def main(directory: str, epochs: int, steps: int | None, batch_size: int) -> Non
     train = load(directory, "train", batch_size, augment=_AUGMENT, seed=1)
     classes = train.info.num_classes  # the labels of an image are the classes of its objects
     model = detector(classes)
-    model.compile(keras.optimizers.Adam(2e-3), loss)
     steps = steps or train.steps_per_epoch
+    rate = keras.optimizers.schedules.CosineDecay(3e-3, epochs * steps)
+    model.compile(keras.optimizers.Adam(rate), loss)
     learned = train.dataset.map(with_maps(classes))
     model.fit(learned, epochs=epochs, steps_per_epoch=steps, verbose=2)
     hits = wrong = count = 0

@@ -6,7 +6,9 @@
 
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021),
 figure 3: in a batch, every image is compared with every caption, and a loss over rows and columns
-wants the pairs. The towers here are small: convolutions, and the mean of the vectors of words.
+wants the pairs. Captions with the same words belong to each other's images too, as in Yang et al.,
+"Unified Contrastive Learning in Image-Text-Label Space" (2022), section 3.2. The towers here are
+small: convolutions, and the mean of the vectors of words.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ import keras
 import reader
 import tensorflow as tf
 from keras import ops
+from reader.transforms import HorizontalFlip, RandomResizedCrop
 
 _SIZE, _WIDTH, _WORDS = 96, 64, 16
+_COLORS = ("brightness", "contrast", "saturation", "hue")
+_AUGMENT = [RandomResizedCrop(0.7), HorizontalFlip(), *_COLORS]  # 0.7 of the area, or more
 
 
 def load(directory: str, split: str, batch_size: int, **options) -> reader.Stream:
@@ -66,13 +71,21 @@ class Pairs(keras.Model):
         return ops.exp(self.scale) * ops.matmul(images, ops.transpose(captions))
 
 
-def contrastive(pairs, logits):
-    """The mean of the cross entropies of images and of captions: pair i is at (i, i)."""
-    rows = keras.losses.sparse_categorical_crossentropy(pairs, logits, from_logits=True)
-    columns = keras.losses.sparse_categorical_crossentropy(
-        pairs, ops.transpose(logits), from_logits=True
-    )
+def contrastive(same, logits):
+    """The mean of the cross entropies of images and of captions.
+
+    `same` is [batch, batch]: 1 where the caption of a column has the words of that of the row.
+    """
+    wanted = same / ops.sum(same, axis=1, keepdims=True)
+    rows = keras.losses.categorical_crossentropy(wanted, logits, from_logits=True)
+    columns = keras.losses.categorical_crossentropy(wanted, ops.transpose(logits), from_logits=True)
     return (rows + columns) / 2
+
+
+def found(same, logits):
+    """Of every image, whether the caption that is most like it has its words."""
+    best = ops.argmax(logits, axis=-1)
+    return ops.take_along_axis(same, best[:, None], axis=1)[:, 0]
 
 
 @click.command()
@@ -82,23 +95,23 @@ def contrastive(pairs, logits):
 @click.option("--batch-size", default=16)
 def main(directory: str, epochs: int, steps: int | None, batch_size: int) -> None:
     """Trains on the split train of DIRECTORY, and says how often a caption of test is found."""
-    train = load(directory, "train", batch_size, augment="standard", seed=1)
+    train = load(directory, "train", batch_size, augment=_AUGMENT, seed=1)
     once = load(directory, "train", batch_size, shuffle="off", epochs=1)
     words = keras.layers.TextVectorization(2000, output_sequence_length=_WORDS)
     words.adapt(once.dataset.map(lambda inputs, *_: inputs["caption"]))
 
     def numbered(inputs, *_):
-        pairs = tf.range(tf.shape(inputs["image"])[0])
-        return {"image": inputs["image"], "words": words(inputs["caption"])}, pairs
+        captions = inputs["caption"]
+        same = tf.cast(captions[:, None] == captions[None], tf.float32)
+        return {"image": inputs["image"], "words": words(captions)}, same
 
     model = Pairs(words.vocabulary_size())
-    accuracy = keras.metrics.SparseCategoricalAccuracy(name="found")
-    model.compile(keras.optimizers.Adam(1e-3), contrastive, metrics=[accuracy])
+    model.compile(keras.optimizers.Adam(1e-3), contrastive, metrics=[found])
     steps = steps or train.steps_per_epoch
     model.fit(train.dataset.map(numbered), epochs=epochs, steps_per_epoch=steps, verbose=2)
     test = load(directory, "test", batch_size, shuffle="off", epochs=1)
-    loss, found = model.evaluate(test.dataset.map(numbered), verbose=0)
-    print(f"test: loss {loss:.3f}, {found:.0%} of the captions found among those of a batch")
+    loss, share = model.evaluate(test.dataset.map(numbered), verbose=0)
+    print(f"test: loss {loss:.3f}, {share:.0%} of the captions found among those of a batch")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ class AnnotationTable:
         InputError: The annotations cannot be read.
     """
 
+    absent = "nothing annotates this image"
+
     def __init__(self, options: ImageOptions, *, only_classes: bool = False) -> None:
         self._options = options
         self._path = storage.place_of(options.annotations or "")

@@ -157,3 +157,11 @@ def empty(item: str) -> Iterator[dict[str, Any]]:
     good: dict[str, Any] = {"rows": [], "boxes": [], "nested": [[]]}
     yield good
     yield {**good, "nested": {(1, 2)}}
+
+
+def versions(version: str) -> list[str]:
+    return [f"item of {version}"]
+
+
+def versioned(item: str, version: str) -> Iterator[dict[str, Any]]:
+    yield {"line": f"{item}, {version}"}

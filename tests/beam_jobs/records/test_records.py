@@ -311,3 +311,15 @@ def test_empty_lists_are_values(tmp_path: Path) -> None:
     assert [one.shape for one in record["nested"]] == [(0, 2)]
     ((reason, detail),) = quarantined(tmp_path / "set").values()
     assert reason == "bad-value" and "is not a" in detail
+
+
+def test_functions_get_the_arguments(tmp_path: Path) -> None:
+    build(
+        *(tmp_path / "set",),
+        items=programs.versions,
+        read=programs.versioned,
+        schema="line:text",
+        arguments=("v2",),
+    )
+    (record,) = reader.random_access(tmp_path / "set", "train")
+    assert record["line"] == "item of v2, v2"
