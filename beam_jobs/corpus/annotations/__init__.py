@@ -19,7 +19,7 @@ _READERS = {
     "voc": f"{_PACKAGE}.voc:read_voc",
     "yolo": f"{_PACKAGE}.yolo:read_yolo",
     "csv": f"{_PACKAGE}.box_tables:read_boxes",
-    "open-images": f"{_PACKAGE}.box_tables:read_open_images",
+    "open-images": f"{_PACKAGE}.box_tables:read_boxes",
     "masks": f"{_PACKAGE}.masks:read_masks",
 }
 

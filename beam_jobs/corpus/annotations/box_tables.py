@@ -1,8 +1,8 @@
-"""Tables with a row for each box: CSV, TSV, JSON Lines or Parquet."""
+"""Tables with a row for each box: CSV, TSV or Parquet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from beam_jobs.corpus.annotations.objects import AnnotatedObject, number_of, whole_number
@@ -13,60 +13,32 @@ from foundation.storage import Place
 from foundation.wording import did_you_mean
 from shard_format import InputError
 
-# The columns of a table, each by the names that tools give it.
+# The columns of a table, each by the names that tools give it, in lower case.
 _COLUMNS: dict[str, tuple[str, ...]] = {
-    "path": ("path", "filename", "file_name", "image", "image_path", "image_id"),
-    "label": ("label", "class", "name", "category", "class_name"),
+    "path": ("path", "filename", "file_name", "image", "image_path", "image_id", "imageid"),
+    "label": ("label", "class", "name", "category", "class_name", "labelname"),
     "xmin": ("xmin", "x_min", "x1", "left"),
     "ymin": ("ymin", "y_min", "y1", "top"),
     "xmax": ("xmax", "x_max", "x2", "right"),
     "ymax": ("ymax", "y_max", "y2", "bottom"),
 }
-_SIDES: dict[str, tuple[str, ...]] = {
+_OTHERS: dict[str, tuple[str, ...]] = {
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
-}
-_OPEN_IMAGES = {
-    "path": ("ImageID",),
-    "label": ("LabelName",),
-    "crowd": ("IsGroupOf",),
-    "xmin": ("XMin",),
-    "ymin": ("YMin",),
-    "xmax": ("XMax",),
-    "ymax": ("YMax",),
+    "crowd": ("isgroupof",),
 }
 
 
 def read_boxes(file: Place, store: AnnotationStore) -> None:
-    """Reads a table with boxes in pixels.
+    """Reads a table of boxes: in pixels, or as shares of the image, as Open Images has them.
 
     A row without a box and a label says that an image has no object.
 
     Raises:
         InputError: It is no such table.
     """
-    _read(file, store, _COLUMNS, _SIDES)
-
-
-def read_open_images(file: Place, store: AnnotationStore) -> None:
-    """Reads a table of Open Images, with boxes as shares of the image.
-
-    Raises:
-        InputError: It is no such table.
-    """
-    _read(file, store, _OPEN_IMAGES, {})
-
-
-def _read(
-    file: Place,
-    store: AnnotationStore,
-    needed: Mapping[str, Sequence[str]],
-    others: Mapping[str, Sequence[str]],
-) -> None:
     rows = TableRows(str(file), "--annotations")
-    columns = _found_columns(file, rows.names, needed) | {
-        use: name for use, names in others.items() if (name := _first(names, rows.names))
-    }
+    columns = _found_columns(file, rows.names)
     known: set[str] = set()
     for fields in rows.rows(sorted(columns.values())):
         if isinstance(fields, Rejection):
@@ -86,23 +58,27 @@ def _read(
         store.add_object(path, AnnotatedObject(row["label"], box, is_crowd=crowd))
 
 
-def _found_columns(
-    file: Place, names: Sequence[str], needed: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
-    columns = {use: _first(tried, names) for use, tried in needed.items()}
+def _found_columns(file: Place, names: Sequence[str]) -> dict[str, str]:
+    if not names:
+        raise InputError(
+            f"--annotations {file} has no line with the names of its columns, or is JSON Lines. "
+            "Make a CSV, TSV or Parquet table of it."
+        )
+    columns = {use: _first(tried, names) for use, tried in _COLUMNS.items()}
     missing = [use for use, name in columns.items() if not name]
     if missing:
         near = did_you_mean(missing[0], names)
         raise InputError(
             f"--annotations {file} has no column {missing[0]!r}, only {', '.join(names)}. {near}A "
-            f"table of boxes has {', '.join(own[0] for own in needed.values())}."
+            f"table of boxes has {', '.join(_COLUMNS)}."
         )
-    return columns
+    others = {use: _first(tried, names) for use, tried in _OTHERS.items()}
+    return columns | {use: name for use, name in others.items() if name}
 
 
 def _first(tried: Sequence[str], names: Sequence[str]) -> str:
     lower = {name.strip().lower(): name for name in names}
-    return next((lower[one.lower()] for one in tried if one.lower() in lower), "")
+    return next((lower[one] for one in tried if one in lower), "")
 
 
 def _text(value: Any) -> str:
