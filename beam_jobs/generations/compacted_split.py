@@ -27,7 +27,6 @@ from beam_jobs.generations.packed import packing_statistics, without_documents
 from beam_jobs.generations.sorted_rows import SortedRows
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.stages.commit.statistics import class_statistics
-from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.plan.key_order import SplitKeys
 from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
 from beam_jobs.staging.reader import Source, read_frames
@@ -198,7 +197,7 @@ class _StagedLengths:
             LABELS_FIELD.name if feature.shape else label_column(feature.name): cached(
                 partial(_label_bytes, feature)
             )
-            for feature in label_features(manifest.schema)
+            for feature in manifest.schema.labels
         }
         self.columns = ["length", *self._labels]
 
@@ -392,7 +391,7 @@ def _statistics(
             several=several and feature.name == "label",
             training=training,
         )
-        for feature in label_features(manifest.schema)
+        for feature in manifest.schema.labels
     }
     statistics: dict[str, Any] = dict(labels.pop("label", {}))
     if labels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -124,8 +124,7 @@ class Captions:
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        assert self._path is not None  # its callers ask for it only then
-        return load_tokenizer(self._path)
+        return load_tokenizer(cast(Place, self._path))  # asked for only where there is one
 
     def check(self) -> None:
         """Checks that the tokenizer can be used.

@@ -23,7 +23,6 @@ from beam_jobs.columns import int64
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.repair.finished import FinishedFiles
-from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import list_corpus
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import unit_files
@@ -230,7 +229,7 @@ class RecordRepair:
     def _labels(self, row: _Row) -> bytes:
         """Returns the encoded labels of a record, as the index has them."""
         entries = b""
-        for feature in label_features(self._manifest.schema):
+        for feature in self._manifest.schema.labels:
             column = LABELS_FIELD.name if feature.shape else label_column(feature.name)
             value = row.get(column)
             if value is not None:

@@ -63,7 +63,7 @@ def strata_of(schema: Schema, class_names: Sequence[str], counts: Counter[str]) 
     Stratification of Multi-Label Data (ECML PKDD 2011, algorithm 1), and in the repeat factors of
     Gupta et al., LVIS (CVPR 2019, appendix B.2). With one label the order stays.
     """
-    if not any(feature.shape for feature in label_features(schema)):
+    if not any(feature.shape for feature in schema.labels):
         return list(class_names)
     return sorted(class_names, key=lambda name: (counts[name], name))
 
@@ -89,14 +89,9 @@ def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[in
     ]
 
 
-def label_features(schema: Schema) -> list[Feature]:
-    """The labels of a schema, the main one first; empty for records without labels."""
-    return schema.labels
-
-
 def with_class_names(schema: Schema, class_names: Mapping[str, Sequence[str]]) -> Schema:
     """A schema whose labels have their classes."""
-    for feature in label_features(schema):
+    for feature in schema.labels:
         schema = schema.with_class_names(feature.name, tuple(class_names[feature.name]))
     return schema
 
@@ -116,7 +111,7 @@ class Labels:
         self._records = len(table)
         self._features = [
             _Values(table[label_column(feature.name)], feature, class_names[feature.name])
-            for feature in label_features(schema)
+            for feature in schema.labels
         ]
 
     def entries(self, start: int, end: int) -> list[bytes]:

@@ -20,7 +20,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
 from beam_jobs.progress import report
 from beam_jobs.stages.commit.statistics import SplitSums
-from beam_jobs.stages.labels import label_features, with_class_names
+from beam_jobs.stages.labels import with_class_names
 from beam_jobs.stages.plan import load_plan
 from beam_jobs.stages.shard import ShardDone, WrittenShard, read_counters, read_index_part
 from beam_jobs.staging.units import dropping_damaged
@@ -164,7 +164,7 @@ def write_index_part(task: IndexTask, context: JobContext) -> IndexResult:
     described = {}
     if task.records:
         release_memory()  # of the index: the table would add to it
-        labels = label_features(with_class_names(context.record_type.schema, plan.class_names))
+        labels = with_class_names(context.record_type.schema, plan.class_names).labels
         target = workspace.out / _table_of(task.file)
         described = write_table(
             place, names, task.first, labels, target, workspace.scratch_of(target)

@@ -16,7 +16,6 @@ from beam_jobs.dedup.earlier import Related, exact_links, match_existing
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
-from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
@@ -62,7 +61,7 @@ class Earlier(NamedTuple):
         """
         names: dict[str, list[str]] = {}
         notes = []
-        known = {one.name: one.class_names for one in label_features(self.stored.manifest.schema)}
+        known = {one.name: one.class_names for one in self.stored.manifest.schema.labels}
         for label, own in found.items():
             before = list(known.get(label, ()))
             new = [name for name in own if name not in set(before)]
