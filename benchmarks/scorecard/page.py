@@ -21,6 +21,7 @@ PAGE = HERE.parent / "docs" / "scorecard.md"
 _README = HERE.parent / "README.md"
 _CHARTS = HERE.parent / "docs" / "scorecard"
 _LOG_FROM = 100  # between the best and the last, from which an even axis shows only one of them
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 _SAID = 80  # characters of the reason why a subject failed
 _MARKS = "<!-- scorecard -->", "<!-- end of scorecard -->"
 _OURS_COLOR, _PEER_COLOR, _LIMIT_COLOR = "#0b6e4f", "#7a8b99", "#d5dbe0"
@@ -100,8 +101,10 @@ def table(row: Row, result: Mapping[str, Any], *, is_markdown: bool = False) -> 
         rest = (written(column, _median(subject, column)) for column in row.columns[1:])
         lines.append([shown, _spread(first, figures[first.name]), _ratio(ratio), *rest])
     for name, reason in result["failed"].items():
-        last = reason.strip().splitlines()[-1][:_SAID]
-        lines.append([name, f"failed: {last}", *[""] * len(row.columns)])
+        said = reason.strip().splitlines()
+        # Launchers of processes end with words of their own.
+        last = next((line for line in reversed(said) if _ERROR.match(line)), said[-1])
+        lines.append([name, f"failed: {last[:_SAID]}", *[""] * len(row.columns)])
     return _markdown(lines) if is_markdown else _aligned(lines)
 
 
