@@ -247,7 +247,7 @@ def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
     Raises:
         Rejection: It takes longer, or raises something.
     """
-    reading = _Reading(make)
+    reading = _ReadAhead(make)
     threading.Thread(target=reading.run, daemon=True, name="shardmill-read").start()
     try:
         while True:
@@ -267,7 +267,7 @@ def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
         reading.stopped.set()
 
 
-class _Reading:
+class _ReadAhead:
     """An iterator that a thread reads ahead, some values at a time.
 
     Attributes:
