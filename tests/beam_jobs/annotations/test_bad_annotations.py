@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from shard_format import InputError
+from beam_jobs.options import ImageOptions
+from beam_jobs.run import preprocess
+from shard_format import InputError, UsageError
 from tests.beam_jobs.annotations.annotated import SIZES, build, coco_of, photo, records_of
 
 BOX = {"image_id": 100, "category_id": 7, "bbox": [1, 1, 8, 8], "area": 64}
@@ -119,3 +121,21 @@ def test_masks_in_the_folder_of_the_images_are_no_images(photos: Path) -> None:
         Image.new("L", size, 3).save(file)
     build(photos, photos / "annotations")
     assert records_of(photos).keys() == SIZES.keys()
+
+
+def test_a_column_may_be_called_annotations(photos: Path, tmp_path: Path) -> None:
+    rows = "".join(f"{name},said of {name}\n" for name in SIZES)
+    (tmp_path / "table.csv").write_text(f"path,annotations\n{rows}")
+    options: dict[str, Any] = {"labels": str(tmp_path / "table.csv"), "no_labels": True}
+    out = str(photos.parent / "set")
+    preprocess(
+        ImageOptions(str(photos), out, keep_columns="annotations", split="train=1", **options)
+    )
+    for name, record in records_of(photos).items():
+        assert record["annotations"] == f"said of {name}"
+
+
+@pytest.mark.parametrize("use", ["caption", "mask"])
+def test_a_column_is_not_taken_twice(photos: Path, tmp_path: Path, use: str) -> None:
+    with pytest.raises(UsageError, match="names 'x' too"):
+        ImageOptions(str(photos), str(tmp_path / "set"), keep_columns="x", **{f"{use}_column": "x"})
