@@ -19,7 +19,7 @@ THIRD_PARTY = {
     "shard_format": {"google_crc32c", "numpy", "pyarrow", "typing_extensions"},
     "beam_jobs": {
         *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "jinja2", "markupsafe", "numpy"),
-        *("ijson", "orjson", "pi_heif", "pycocotools"),
+        *("ijson", "orjson", "pi_heif", "pycocotools", "yaml"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         *("typing_extensions", "xxhash"),
     },

@@ -253,8 +253,8 @@ Examples:
     @override
     def consumed_columns(self) -> dict[str, Feature]:
         columns = {}
-        caption, several = self.caption
-        if caption:
+        if self.caption_column:
+            caption, several = self.caption
             columns["caption"] = Feature(caption, "text", (-1,) if several else ())
         if self.mask_column is not None:
             columns["mask"] = Feature(self.mask_column, "image", (-1, -1, 1))

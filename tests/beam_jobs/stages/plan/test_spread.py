@@ -108,6 +108,7 @@ def test_groups_that_a_program_names(spread, tmp_path):
         items=programs.keys,
         read=programs.keyed,
         schema="value:int64,at:int64",
+        workers=1,  # others are processes, whose tasks are not counted here
         split="train=0.5,test=0.5",
         stratify=True,
         no_report=True,
