@@ -24,6 +24,7 @@ PRAGMA journal_mode = OFF;
 """
 _INDEXES = """
 CREATE INDEX by_name ON images (name);
+CREATE INDEX by_mask ON images (mask);
 CREATE INDEX by_image ON objects (image);
 """
 _BATCH = 10_000  # objects that are written at a time
@@ -147,6 +148,11 @@ class AnnotationStore:
                 one = AnnotatedObject(label, problem=NO_CLASS)
             seen.add(identity)
             yield one._replace(label=label)
+
+    def has_mask(self, path: str) -> bool:
+        """Whether a file is the mask of an image."""
+        rows = self._database.execute("SELECT 1 FROM images WHERE mask = ? LIMIT 1", (path,))
+        return rows.fetchone() is not None
 
     def unused(self) -> Iterator[str]:
         """The names of images that were not looked up, in order."""

@@ -73,9 +73,10 @@ class AnnotationTable:
         return Annotations(label=label, kept=(annotations.to_json(),))
 
     def is_this(self, item: SourceItem) -> bool:
-        """Whether an item is the file with the annotations, or in the folder of them."""
-        own = os.fsencode(str(self._path))
-        return item.path == own or item.path.startswith(own + b"/")
+        """Whether an item is the file with the annotations, or one of the masks."""
+        if self._options.annotations_format == "masks":
+            return self._store.has_mask(os.fsdecode(item.path))
+        return item.path == os.fsencode(str(self._path))
 
     def unused(self) -> Iterator[SourceItem]:
         """A rejected item for all annotations whose image was not listed."""

@@ -114,13 +114,24 @@ def test_xml_in_another_encoding_is_refused(photos: Path, tmp_path: Path, encodi
         build(photos, tmp_path / "xml")
 
 
-def test_masks_in_the_folder_of_the_images_are_no_images(photos: Path) -> None:
+@pytest.mark.parametrize("folder", ["annotations", "."])
+def test_masks_in_the_folder_of_the_images_are_no_images(photos: Path, folder: str) -> None:
     for name, size in SIZES.items():
-        file = photos / "annotations" / name.replace(".jpg", ".png")
+        file = photos / folder / name.replace(".jpg", ".png")
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", size, 3).save(file)
-    build(photos, photos / "annotations")
+    build(photos, photos / folder)
     assert records_of(photos).keys() == SIZES.keys()
+
+
+def test_annotations_in_the_folder_of_the_images(photos: Path) -> None:
+    for name in SIZES:
+        (photos / name).with_suffix(".txt").write_text("0 0.5 0.5 0.2 0.4\n")
+    (photos / "classes.txt").write_text("cat\n")
+    build(photos, photos, annotations_format="yolo")
+    records = records_of(photos)
+    assert records.keys() == SIZES.keys()
+    assert all(len(record["objects"]["label"]) == 1 for record in records.values())
 
 
 def test_a_column_may_be_called_annotations(photos: Path, tmp_path: Path) -> None:
