@@ -267,7 +267,7 @@ def test_objects_of_images_that_are_not_resized_cannot_be_moved(sets: dict[str, 
 
 @pytest.mark.parametrize("name", ["objects/segmentation", "objects/label"])
 def test_objects_without_their_boxes_are_refused(sets: dict[str, Path], name: str) -> None:
-    """What a crop cut off is told by the boxes."""
+    """The boxes tell what a crop cut off."""
     with pytest.raises(UsageError, match="Add 'objects/bbox'"):
         load(sets["objects"], "standard", features=(name,))
     stored = reader.load(sets["objects"], batch_size=1, epochs=1, features=(name,), image_size=None)

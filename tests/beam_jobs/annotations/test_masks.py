@@ -1,4 +1,4 @@
-"""Masks of classes: files beside the images, and a column."""
+"""Masks of classes, in files or in a column."""
 
 from __future__ import annotations
 
