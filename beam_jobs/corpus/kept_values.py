@@ -35,7 +35,7 @@ def kept_value(fields: Mapping[str, Any], feature: Feature, shown: str = "") -> 
     """
     value = fields.get(feature.name)
     try:
-        if value is None or (feature.dims and value in ("", b"")):
+        if value is None or (feature.dims and isinstance(value, str | bytes) and not value):
             return _empty(feature)
         return _text(value) if feature.form == "text" else _converted(feature, value)
     except (TypeError, ValueError, OverflowError) as error:
