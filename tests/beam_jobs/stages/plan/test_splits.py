@@ -65,7 +65,7 @@ def test_stratified_is_exact_to_one_record(sidecars, assignment, by_id, labels, 
 def test_records_of_several_labels_count_for_their_rarest_class(
     sidecars, assignment, by_id, sets, units
 ):
-    """Every split has its fraction of the records of each rarest class, and of those of no class."""
+    """Every split has its fraction of the records of each rarest class, and of the others."""
     counts = collections.Counter(name for names in sets for name in names)
     schema = Schema("image", (Feature("label", "class_label", (-1,), late=True),))
     strata = strata_of(schema, sorted(counts), counts)
