@@ -199,6 +199,8 @@ class AnnotationReader:
         self.kept = kept_columns(options) if reads else ()
         further = [one.name for one in self.kept if one.kind == "class_label"]
         self.labels = (*(column for use, column in self.wanted.items() if use == "label"), *further)
+        caption = options.consumed_columns.get("caption")
+        self._caption = None if caption is None or caption.dims else caption
         kept_names = [one.name for one in self.kept]
         self.columns = tuple(dict.fromkeys([*self.wanted.values(), *kept_names]))
 
@@ -232,21 +234,22 @@ class AnnotationReader:
             if "split" in wanted:
                 split = split_of(fields.get(wanted["split"]))
         if self.kept:
-            kept = tuple(
-                self._further_label(fields, one.name, class_names)
-                if one.kind == "class_label"
-                else kept_value(fields, one)
-                for one in self.kept
-            )
+            kept = tuple(self._kept(fields, one, class_names) for one in self.kept)
         return Annotations(label, group, split, kept)
 
-    def _further_label(
-        self, fields: Mapping[str, Any], name: str, class_names: Mapping[str, Sequence[str]]
-    ) -> str | None:
-        try:
-            return label_of(fields.get(name), class_names.get(name, ()), self.options)
-        except Rejection as rejection:
-            raise Rejection(rejection.reason, f"{name!r}: {rejection.detail}") from None
+    def _kept(
+        self, fields: Mapping[str, Any], one: Feature, class_names: Mapping[str, Sequence[str]]
+    ) -> Any:
+        value = fields.get(one.name)
+        if one.kind == "class_label":
+            try:
+                return label_of(value, class_names.get(one.name, ()), self.options)
+            except Rejection as rejection:
+                raise Rejection(rejection.reason, f"{one.name!r}: {rejection.detail}") from None
+        if one == self._caption and isinstance(value, list | tuple | np.ndarray):
+            detail = f"{one.name!r} is a list of captions: --caption-column '{one.name}[*]'"
+            raise Rejection("several-captions", f"{detail} keeps them")
+        return kept_value(fields, one)
 
 
 def text_of(value: Any) -> str | None:

@@ -34,6 +34,7 @@ _DTYPES = {
 }
 _LABEL = "label"
 _KEYS = ("id", _LABEL)  # features that are those of every record of a set
+_OTHER_NAMES = {"split": "tfds_split", "group": "tfds_group"}  # which a record has of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ def schema_of(folder: str) -> tuple[str, Feature | None]:
         InputError: It has none, or one that no set can have.
     """
     features = [one.feature for one in features_of(folder)]
-    own = tuple(one for one in features if one.name not in _KEYS)
+    own = tuple(_renamed(one) for one in features if one.name not in _KEYS)
     label = next((one for one in features if one.name == _LABEL), None)
     if label is not None and not _names_classes(label):
         raise InputError(
@@ -113,6 +114,10 @@ def schema_of(folder: str) -> tuple[str, Feature | None]:
             "data set with a program of your own that gives it another name (docs/records.md)."
         )
     return json.dumps(Schema("", own).to_json()["features"]), label
+
+
+def _renamed(feature: Feature) -> Feature:
+    return dataclasses.replace(feature, name=_OTHER_NAMES.get(feature.name, feature.name))
 
 
 def _names_classes(label: Feature) -> bool:
@@ -203,7 +208,7 @@ def read(item: str, folder: str) -> Iterator[dict[str, Any]]:
             value = one.value(stored)
             if one.feature.name == _LABEL and one.class_names:
                 value = _label(value, one.class_names)
-            record[one.feature.name] = value
+            record[_OTHER_NAMES.get(one.feature.name, one.feature.name)] = value
         yield record
 
 

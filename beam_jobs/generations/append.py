@@ -222,6 +222,10 @@ def like_the_set(
         if chosen and value != of_set:
             wrong.append(f"{flag_of(name)} is {_shown(value)} and {_shown(of_set)} in the set")
         values[name] = of_set
+    schema = getattr(options, "schema", None)  # of a program of the user
+    of_set = load_build(base).get("options", {}).get("schema")
+    if schema != of_set:
+        wrong.append(f"schema is {schema} and {of_set} in the set")
     if wrong:
         raise UsageError(
             f"--append adds to {base} with the options it was built with, but {'; '.join(wrong)}. "

@@ -125,6 +125,13 @@ def test_several_captions_stay_together(tmp_path: Path) -> None:
     assert batch["caption"].shape == (2, 2) and sorted(batch["caption_count"].tolist()) == [1, 2]
 
 
+def test_a_list_of_captions_is_not_taken_for_one(tmp_path: Path) -> None:
+    source = write_webdataset(tmp_path / "source", ["one", ["first", "second"]])
+    done = preprocess(job(source))
+    assert captions_of(source) == ["one"]
+    assert done.manifest.ledger.reasons == {"several-captions": 1}
+
+
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
     source = tmp_path / "texts.jsonl"

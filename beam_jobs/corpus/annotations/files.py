@@ -18,7 +18,7 @@ def files_below(folder: Place, ending: str) -> Iterator[tuple[Place, str]]:
         InputError: The folder cannot be listed, or has no such file.
     """
     count = 0
-    for file in find_files([folder], lambda name: None):
+    for file in find_files([folder], lambda name: None, follow_links=True):
         if not file.item.reason and file.item.record_id.lower().endswith(ending):
             count += 1
             yield place_of(file.item.path), file.item.record_id[: -len(ending)]

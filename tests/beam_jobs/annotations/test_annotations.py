@@ -189,6 +189,16 @@ def test_every_form_gives_the_same_boxes(
         assert record["objects"]["area"][0] == pytest.approx(120, rel=1e-5)
 
 
+def test_files_of_annotations_may_be_links(photos: Path, tmp_path: Path) -> None:
+    labels, linked = write_yolo(tmp_path / "annotations"), tmp_path / "linked"
+    for file in labels.rglob("*.txt"):
+        link = linked / file.relative_to(labels)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+    (linked / "data.yaml").symlink_to(labels.parent / "data.yaml")
+    assert build(photos, linked).manifest.ledger.kept == 4
+
+
 def test_batches_have_objects(photos: Path, coco: Path) -> None:
     build(photos, coco, resize="crop:32x32", enlarge=True)
     stream = reader.load(

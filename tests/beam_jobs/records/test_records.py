@@ -202,6 +202,14 @@ def test_appending_reads_new_items_alone(folder: Path, tmp_path: Path) -> None:
     assert not verify(tmp_path / "set")[1]
 
 
+def test_appending_records_of_another_schema_is_refused(folder: Path, tmp_path: Path) -> None:
+    own = {"items": programs.files, "read": programs.lines}
+    build(tmp_path / "set", schema={"line": "text"}, **own)
+    job = RecordOptions(out=str(tmp_path / "set"), schema={"line": "bytes"}, workers=1, **own)
+    with pytest.raises(UsageError, match="schema is line:bytes and line:text in the set"):
+        append(job, given=[])
+
+
 def test_few_items_are_units_of_their_own_and_many_are_not(built: Path) -> None:
     assert json.loads((built / "build.json").read_text())["units"] == 12
     assert aimed_unit_items(12) == aimed_unit_items(64) == 1

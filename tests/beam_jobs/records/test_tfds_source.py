@@ -13,7 +13,15 @@ import pytest
 
 import reader
 from beam_jobs import ImageOptions, RecordOptions, preprocess
-from shard_format import InputError, load_manifest, verify
+from shard_format import (
+    Feature,
+    InputError,
+    Schema,
+    encode_example,
+    frame,
+    load_manifest,
+    verify,
+)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +134,23 @@ def test_tfds_reads_what_was_made_of_it(prepared: Path, tmp_path: Path) -> None:
         assert one["nested"].to_list() == source["nested"].to_list()
         assert np.array_equal(one["grid"], source["grid"])
         assert np.array_equal(one["objects"]["bbox"], source["objects"]["bbox"])
+
+
+def test_features_called_split_and_group_are_features(tmp_path: Path) -> None:
+    numbers = {"tensor": {"shape": {}, "dtype": "int64"}}
+    content = {"featuresDict": {"features": {name: numbers for name in ("split", "group")}}}
+    (tmp_path / "features.json").write_text(json.dumps(content))
+    features = [Feature("split", "int64"), Feature("group", "int64")]
+    for split in ("train", "test"):
+        values = [{"split": number, "group": 5} for number in range(4)]
+        examples = [encode_example(Schema("", tuple(features)), one) for one in values]
+        file = tmp_path / f"made-{split}.tfrecord-00000-of-00001"
+        file.write_bytes(b"".join(map(frame, examples)))
+    preprocess(RecordOptions(f"tfds:{tmp_path}", str(tmp_path / "set"), no_report=True, dedup="off"))
+    for split in ("train", "test"):
+        records = list(reader.random_access(tmp_path / "set", split=split))
+        assert sorted(int(one["tfds_split"]) for one in records) == [0, 1, 2, 3]
+        assert {int(one["tfds_group"]) for one in records} == {5}
 
 
 def test_a_folder_that_tfds_has_not_prepared(tmp_path: Path) -> None:
