@@ -146,7 +146,9 @@ def test_features_called_split_and_group_are_features(tmp_path: Path) -> None:
         examples = [encode_example(Schema("", tuple(features)), one) for one in values]
         file = tmp_path / f"made-{split}.tfrecord-00000-of-00001"
         file.write_bytes(b"".join(map(frame, examples)))
-    preprocess(RecordOptions(f"tfds:{tmp_path}", str(tmp_path / "set"), no_report=True, dedup="off"))
+    preprocess(
+        RecordOptions(f"tfds:{tmp_path}", str(tmp_path / "set"), no_report=True, dedup="off")
+    )
     for split in ("train", "test"):
         records = list(reader.random_access(tmp_path / "set", split=split))
         assert sorted(int(one["tfds_split"]) for one in records) == [0, 1, 2, 3]
