@@ -38,7 +38,6 @@ from foundation import storage
 from shard_format import Feature
 from shard_format.run_lengths import decode_run_lengths
 
-Points = npt.NDArray[np.float64]  # [..., 2]: x and y in pixels
 Mask = npt.NDArray[np.uint8]  # [height, width]
 
 OBJECT_FEATURES = (
@@ -49,6 +48,7 @@ OBJECT_FEATURES = (
 )
 MASK_FEATURE = Feature("segmentation_mask", "image", (-1, -1, 1), encoding="png")
 _TURNED = (5, 6, 7, 8)  # orientations of EXIF with width and height exchanged
+_MIRRORED = ((2, 3, 6, 7), (3, 4, 7, 8))  # those with x, and those with y, in the other direction
 _NO_CLASS_VALUE = 255  # of the margins of a mask, which readers of segmentations ignore
 _MASK_MODES = ("L", "P", "1")  # of Pillow: one channel of 8 bits, or of numbers of colours
 
@@ -57,6 +57,70 @@ _MASK_MODES = ("L", "P", "1")  # of Pillow: one channel of 8 bits, or of numbers
 def problem_field(problem: str) -> pa.Field:
     """The column of the ledger that counts objects with a problem."""
     return pa.field(DROPPED + problem, pa.int32(), nullable=False)
+
+
+class _Span(NamedTuple):
+    """What an object covers along one axis, in pixels but for the ends.
+
+    Attributes:
+        begin: Where what is visible begins, as a share of the stored image.
+        end: Where it ends.
+        length: Length in the annotated image.
+        inside: What the frame of that image has of it.
+        whole: The same in pixels of the stored image.
+        shown: What is visible of it there.
+    """
+
+    begin: float
+    end: float
+    length: float
+    inside: float
+    whole: float
+    shown: float
+
+
+class _Axis(NamedTuple):
+    """How pixels move along the width or the height of an image.
+
+    Attributes:
+        source: Place of its coordinate in a point of the annotated image.
+        mirrored: Whether the upright image has the other direction.
+        upright: Pixels of the upright image.
+        margin: Pixels that are cut off before what is kept.
+        scale: The factor that this is scaled by.
+        begin: Where it begins in the stored image.
+        end: Where it ends.
+        stored: Pixels of the stored image.
+    """
+
+    source: int
+    mirrored: bool
+    upright: int
+    margin: int
+    scale: float
+    begin: int
+    end: int
+    stored: int
+
+    def turned(self, at: float) -> float:
+        """A coordinate in the upright image."""
+        return self.upright - at if self.mirrored else at
+
+    def moved(self, at: float) -> float:
+        """A coordinate of the upright image in the stored one, which may be outside of it."""
+        return (at - self.margin) * self.scale + self.begin
+
+    def span(self, low: float, high: float) -> _Span:
+        """What is between two coordinates of the annotated image."""
+        if self.mirrored:
+            low, high = self.turned(high), self.turned(low)
+        first, last = max(low, 0), min(high, self.upright)
+        if first >= last:  # outside
+            return _Span(0, 0, high - low, 0, 0, 0)
+        whole = self.moved(last) - self.moved(first)
+        begin, end = max(self.moved(low), self.begin), min(self.moved(high), self.end)
+        shown = max(0, end - begin)
+        return _Span(begin / self.stored, end / self.stored, high - low, last - first, whole, shown)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,37 +152,31 @@ class _Move:
         return self.orientation != 1 or not own.cut == own.size == own.canvas == self.upright
 
     @functools.cached_property
-    def scale(self) -> Points:
-        """[2]: factors of the width and of the height."""
-        return np.array(self.geometry.size) / self.geometry.cut
+    def axes(self) -> tuple[_Axis, _Axis]:
+        """That of the width, and that of the height."""
+        own, is_turned = self.geometry, self.orientation in _TURNED
+        cut, begin = margins(self.upright, own.cut), margins(own.canvas, own.size)
+        width, height = (
+            _Axis(
+                source=1 - axis if is_turned else axis,
+                mirrored=self.orientation in _MIRRORED[axis],
+                upright=self.upright[axis],
+                margin=cut[axis],
+                scale=own.size[axis] / own.cut[axis],
+                begin=begin[axis],
+                end=begin[axis] + own.size[axis],
+                stored=own.canvas[axis],
+            )
+            for axis in (0, 1)
+        )
+        return width, height
 
-    @functools.cached_property
-    def content(self) -> Points:
-        """[2, 2]: the corners of what the stored image shows of the source."""
-        own = self.geometry
-        return np.array([[0, 0], own.size], np.float64) + margins(own.canvas, own.size)
-
-    @functools.cached_property
-    def _cut_margins(self) -> Points:
-        return np.array(margins(self.upright, self.geometry.cut), np.float64)
-
-    def turned(self, points: Points) -> Points:
-        """Points in the upright image."""
-        if self.orientation == 1:
-            return points
-        width, height = self.upright
-        x, y = points[..., 0], points[..., 1]
-        x, y = (x, y) if self.orientation < 5 else (y, x)
-        x = width - x if self.orientation in (2, 3, 6, 7) else x
-        y = height - y if self.orientation in (3, 4, 7, 8) else y
-        return np.stack([x, y], axis=-1)
-
-    def moved(self, points: Points) -> Points:
-        """Points of the upright image in the stored one, which may be outside of it."""
-        own = self.geometry
-        if own.cut == own.size == own.canvas:
-            return points if own.cut == self.upright else points - self._cut_margins
-        return (points - self._cut_margins) * self.scale + self.content[0]
+    def polygon(self, points: Sequence[float]) -> list[float]:
+        """x, y, x, y, ... of the annotated image in the stored one."""
+        columns = (
+            [axis.moved(axis.turned(at)) for at in points[axis.source :: 2]] for axis in self.axes
+        )
+        return [at for point in zip(*columns, strict=True) for at in point]
 
     def mask(self, mask: Mask, outside: int = 0) -> Mask:
         """A mask as the image is; no pixel has a value that is not in it, or `outside`."""
@@ -209,7 +267,8 @@ class AnnotationPlacer:
         problems = Counter(one.problem or NO_CLASS for one in objects if not self._is_usable(one))
         usable = [one for one in objects if self._is_usable(one)]
         boxes, areas, crowds, segmentations, labels = [], [], [], [], []
-        for one, place in zip(usable, _places(usable, move), strict=True):
+        for one in usable:
+            place = _place(one, move)
             placed = place.problem(self.min_visible) or _segmented(one, place, move)
             if isinstance(placed, str):
                 problems[placed] += 1
@@ -290,23 +349,17 @@ class _Place(NamedTuple):
         return CUT_OFF if not self.share or self.share < min_visible else ""
 
 
-def _places(objects: Sequence[AnnotatedObject], move: _Move) -> list[_Place]:
-    """The place of each of them."""
-    boxes = np.array([one.bbox for one in objects], np.float64).reshape(-1, 2, 2)
-    corners = np.sort(move.turned(boxes[..., ::-1]), axis=1)  # [objects, least and greatest, x, y]
-    inside = np.clip(corners, 0, move.upright)
-    visible = np.clip(move.moved(corners), *move.content)
-    areas, shown = _areas(inside), _areas(visible)
-    whole = _areas(move.moved(inside))
-    shares = np.divide(shown, whole, out=np.zeros(len(objects)), where=whole > 0)
-    stored = (visible / move.geometry.canvas)[..., ::-1].reshape(-1, 4)
-    columns = (stored, _areas(corners), areas, shares)
-    return [_Place(*row) for row in zip(*(one.tolist() for one in columns), strict=True)]
-
-
-def _areas(corners: Points) -> npt.NDArray[np.float64]:
-    sides = corners[:, 1] - corners[:, 0]
-    return np.asarray(sides[:, 0] * sides[:, 1])
+def _place(one: AnnotatedObject, move: _Move) -> _Place:
+    ymin, xmin, ymax, xmax = one.bbox
+    sides = ((xmin, xmax), (ymin, ymax))
+    across, down = (axis.span(*sides[axis.source]) for axis in move.axes)
+    whole = across.whole * down.whole
+    return _Place(
+        box=[down.begin, across.begin, down.end, across.end],
+        area=across.length * down.length,
+        inside=across.inside * down.inside,
+        share=across.shown * down.shown / whole if whole > 0 else 0.0,
+    )
 
 
 def _segmented(one: AnnotatedObject, place: _Place, move: _Move) -> tuple[float, str] | str:
@@ -321,8 +374,8 @@ def _segmented(one: AnnotatedObject, place: _Place, move: _Move) -> tuple[float,
         return float(coco_mask.area(_coded(segmentation, move.geometry.canvas))), segmentation
     area = one.area if one.area is not None else place.area
     if move.changes:
-        across, down = move.scale.tolist()
-        area *= across * down * place.share
+        across, down = move.axes
+        area *= across.scale * down.scale * place.share
     return area, segmentation
 
 
@@ -338,10 +391,7 @@ def _run_lengths(segmentation: Any, move: _Move) -> str:
     """
     width, height = move.geometry.canvas
     if isinstance(segmentation, list):
-        polygons = [
-            move.moved(move.turned(np.array(points, np.float64).reshape(-1, 2))).ravel().tolist()
-            for points in segmentation
-        ]
+        polygons = [move.polygon(points) for points in segmentation]
         parts = coco_mask.frPyObjects(polygons, height, width)
         whole = parts[0] if len(parts) == 1 else coco_mask.merge(parts)
         return str(whole["counts"].decode())

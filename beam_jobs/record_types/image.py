@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -56,13 +56,15 @@ from beam_jobs.record_types.base import (
     kept_index_columns,
     label_index_columns,
 )
-from beam_jobs.record_types.captions import Captions
 from beam_jobs.staging.assignment import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import Workspace
 from foundation.storage import Place
 from shard_format import Feature, Schema, id_hash
+
+if TYPE_CHECKING:
+    from beam_jobs.record_types.captions import Captions
 
 # To find near duplicates.
 _NEAR_FIELDS = (
@@ -109,7 +111,11 @@ class ImageRecords(SingleRecords):
         self._near_captions = options.dedup == "near" and options.near_by != "image"
         self.dedup_features = (*_NEAR_FIELDS * self._near, *NEAR_FIELDS * self._near_captions)
         self.planning_passes = self._near + self._near_captions
-        self._captions = Captions(options) if options.caption_column else None
+        self._captions: Captions | None = None
+        if options.caption_column:
+            from beam_jobs.record_types.captions import Captions  # loads the steps of texts
+
+            self._captions = Captions(options)
         annotations = (ANNOTATIONS,) if options.annotations is not None else ()
         consumed = (*annotations, *options.consumed_columns.values())
         self.consumed = frozenset(one.name for one in consumed)

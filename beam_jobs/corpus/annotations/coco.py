@@ -6,6 +6,7 @@ Format: https://cocodataset.org/#format-data
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from beam_jobs.corpus.annotations.store import AnnotationStore
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import FileRange, opened
+from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError
 
@@ -29,8 +31,8 @@ def read_categories(file: Place, store: AnnotationStore) -> None:
         InputError: It is not JSON in this form, or two categories share an id.
     """
     with _of_coco(file):
-        for category in _items(file, "categories"):
-            store.add_class(str(category["name"]), str(category["id"]))
+        for name, identity in _categories(file, storage.stat(file)):
+            store.add_class(name, identity)
 
 
 def read_coco(file: Place, store: AnnotationStore) -> None:
@@ -46,6 +48,12 @@ def read_coco(file: Place, store: AnnotationStore) -> None:
             store.add_image(str(image["id"]), str(image["file_name"]), width, height)
         for annotation in _items(file, "annotations"):
             _add(annotation, store)
+
+
+@functools.lru_cache(maxsize=1)  # a job asks twice: before it lists its images, and then
+def _categories(file: Place, stat: storage.Stat | None) -> list[tuple[str, str]]:
+    """(name, id) of the categories of a file that has this size and time."""
+    return [(str(one["name"]), str(one["id"])) for one in _items(file, "categories")]
 
 
 @contextlib.contextmanager
@@ -89,11 +97,11 @@ def _add(annotation: dict[str, Any], store: AnnotationStore) -> None:
     )
     area, segmentation = annotation.get("area"), annotation.get("segmentation")
     one = AnnotatedObject(
-        label=str(annotation["category_id"]),
-        bbox=(top, left, top + height, left + width),
-        area=None if area is None else number_of(area),
-        is_crowd=bool(annotation.get("iscrowd", False)),
-        segmentation=None if segmentation in ([], [[]]) else segmentation,
+        str(annotation["category_id"]),
+        (top, left, top + height, left + width),
+        None if area is None else number_of(area),
+        bool(annotation.get("iscrowd", False)),
+        None if segmentation in ([], [[]]) else segmentation,
     )
     own = annotation.get("id")
     store.add_object(str(annotation["image_id"]), one, "" if own is None else str(own))

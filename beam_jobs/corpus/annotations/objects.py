@@ -61,7 +61,8 @@ class ImageAnnotations(NamedTuple):
 
     def to_json(self) -> str:
         """As JSON."""
-        return orjson.dumps(self, default=tuple).decode()
+        objects = [tuple(one) for one in self.objects]
+        return orjson.dumps((self.width, self.height, objects, self.mask)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> ImageAnnotations:

@@ -74,7 +74,7 @@ class AnnotationStore:
             one: The object.
             identity: Its own, which no other one may have; "" where it has none.
         """
-        content = orjson.dumps(checked_object(one), default=tuple).decode()
+        content = orjson.dumps(tuple(checked_object(one))).decode()
         self._waiting.append((image, identity, content))
         if len(self._waiting) >= _BATCH:
             self._write()
@@ -140,14 +140,14 @@ class AnnotationStore:
         )
         seen: set[str] = set()
         for identity, content in rows:
-            one = AnnotatedObject(*orjson.loads(content))
-            label = self._classes.get(one.label, "")
+            own, *values = orjson.loads(content)
+            one = AnnotatedObject(self._classes.get(own, ""), *values)
             if identity and identity in seen:
-                one = AnnotatedObject(label, problem=REPEATED)
-            elif not label and not one.problem:
-                one = AnnotatedObject(label, problem=NO_CLASS)
+                one = AnnotatedObject(one.label, problem=REPEATED)
+            elif not one.label and not one.problem:
+                one = AnnotatedObject(one.label, problem=NO_CLASS)
             seen.add(identity)
-            yield one._replace(label=label)
+            yield one
 
     def has_mask(self, path: str) -> bool:
         """Whether a file is the mask of an image."""
