@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -36,10 +36,12 @@ _ITEM_BYTES = 1 << 16  # 64 KiB: the weight of an item that is no file
 _SHOWN = 80  # characters of an item in an id
 _BATCH = 64  # records that a reading thread hands over at a time
 _BATCH_BYTES = 1 << 20  # about; a batch of more is handed over at once
+_NUMBER_BYTES = 8
 _AHEAD = 4  # such batches that it is ahead
 # Keys of a record that are no features.
 _RESERVED = frozenset({"id", "label", "group", "split"})
 _NOT_ANNOTATED = Annotations()
+_Batch: TypeAlias = list[tuple[Any, int]]  # values, and how many bytes each takes
 
 
 class PythonExtractor(RecordExtractor):
@@ -133,22 +135,24 @@ class PythonExtractor(RecordExtractor):
         value, more, limit = orjson.loads(item.kept[0]), options.arguments, options.read_limit
         number = 0
         try:
-            for record in limited(lambda: iter(function(value, *more)), limit):
-                yield self._record(record, item.record_id, number)
+            for record, size in limited(lambda: iter(function(value, *more)), limit):
+                yield self._record(record, size, item.record_id, number)
                 number += 1
         except Rejection as rejection:
             yield UnusableRecord(f"{item.record_id}/{number:09d}", rejection.at("read"))
 
-    def _record(self, record: Any, item: str, number: int) -> ReadResult:
+    def _record(self, record: Any, size: int, item: str, number: int) -> ReadResult:
         name = f"{number:09d}"
         try:
-            if not isinstance(record, Mapping):
+            if not isinstance(record, dict | Mapping):
                 detail = f"it is {type(record).__name__}, not a dictionary"
                 raise Rejection("bad-record", detail)
-            name = text_of(record.get("id")) or name
+            said = _NOT_ANNOTATED
+            if not _RESERVED.isdisjoint(record):
+                name = text_of(record.get("id")) or name
+                said = self._annotations(record)
             values = self._checked(record)
-            said = self._annotations(record)
-            if (size := _bytes_of(values)) > self.limit:
+            if size > self.limit:
                 detail = f"it takes {size:,} bytes, more than --max-record-bytes {self.limit:,}"
                 raise Rejection(TOO_LARGE, detail)
         except Rejection as rejection:
@@ -177,8 +181,6 @@ class PythonExtractor(RecordExtractor):
 
     def _annotations(self, record: Mapping[str, Any]) -> Annotations:
         options = self._options
-        if _RESERVED.isdisjoint(record):
-            return _NOT_ANNOTATED
         return Annotations(
             label=None if options.no_labels else label_of(record.get("label"), (), options),
             group=text_of(record.get("group")),
@@ -227,18 +229,24 @@ class PythonExtractor(RecordExtractor):
 
 
 def _bytes_of(value: Any) -> int:
-    """About how many bytes a value takes."""
-    if isinstance(value, bytes | str):
+    """About how many bytes a value takes; it is asked for every value of every record."""
+    kind = type(value)
+    if kind is bytes or kind is str or kind is bytearray:
         return len(value)
-    if isinstance(value, Mapping):
-        return sum(map(_bytes_of, value.values()))
-    if isinstance(value, list):
-        return sum(map(_bytes_of, value))
-    return getattr(value, "nbytes", 8)
+    if kind is int or kind is float:
+        return _NUMBER_BYTES
+    if isinstance(value, dict | Mapping):
+        return sum([_bytes_of(one) for one in value.values()])
+    if isinstance(value, list | tuple):
+        is_of_numbers = value and isinstance(value[0], int | float)
+        return len(value) * _NUMBER_BYTES if is_of_numbers else sum(map(_bytes_of, value))
+    return getattr(value, "nbytes", _NUMBER_BYTES)
 
 
-def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[Any]:
+def limited(make: Callable[[], Iterator[Any]], seconds: float) -> Iterator[tuple[Any, int]]:
     """What an iterator gives, in another thread, which is abandoned if it takes too long.
+
+    With each value is how many bytes it takes, about.
 
     Args:
         make: Makes the iterator.
@@ -276,10 +284,10 @@ class _ReadAhead:
     """
 
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
-        self.values: queue.Queue[tuple[list[Any], BaseException | None, bool]] = queue.Queue(_AHEAD)
+        self.values: queue.Queue[tuple[_Batch, BaseException | None, bool]] = queue.Queue(_AHEAD)
         self.stopped = threading.Event()
         self._make = make
-        self._batch: list[Any] = []
+        self._batch: _Batch = []
         self._lock = threading.Lock()  # around the batch, and its way into the queue
 
     def run(self) -> None:
@@ -288,9 +296,10 @@ class _ReadAhead:
         try:
             size = 0
             for value in self._make():
-                size += _bytes_of(value)
+                own = _bytes_of(value)
+                size += own
                 with self._lock:
-                    self._batch.append(value)
+                    self._batch.append((value, own))
                     if len(self._batch) == _BATCH or size > _BATCH_BYTES or self.values.empty():
                         self._hand_over(None, is_last=False)
                         size = 0
@@ -301,7 +310,7 @@ class _ReadAhead:
         with self._lock:
             self._hand_over(error, is_last=True)
 
-    def abandon(self) -> list[Any]:
+    def abandon(self) -> _Batch:
         """Stops reading; returns the values that were read and not handed over."""
         with self._lock:
             self.stopped.set()
