@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.engines.flink import FlinkCluster, flink_cluster
-from tests.engines.jobs import images_job, job, slow_job, text_job
+from tests.engines.jobs import images_job, job, shaped_job, slow_job, text_job
 
-__all__ = ["images_job", "job", "slow_job", "text_job"]  # fixtures
+__all__ = ["images_job", "job", "shaped_job", "slow_job", "text_job"]  # fixtures
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -176,6 +176,27 @@ def job(request: pytest.FixtureRequest) -> Job:
     return chosen
 
 
+_OBJECTS = ("images", "samples/objects/photos", "--resize", "shorter:100", "--unit-size", "16KiB")
+SHAPED = {
+    "boxes": (*_OBJECTS, "--annotations", "samples/objects/instances.json"),
+    "masks": (*_OBJECTS, "--annotations", "samples/objects/masks"),
+    "captions": (*_OBJECTS, "--labels", "samples/objects/captions.jsonl", "--no-labels")
+    + ("--caption-column", "caption", "--dedup", "near", "--near-by", "both"),
+    "episodes": ("records", "--from", "samples.records.robot:episodes", "--no-labels"),
+    "windows": ("records", "--from", "samples.records.sensors:days"),
+}
+"""Arguments of jobs on records of other shapes: objects, masks, captions, and those of programs."""
+
+
+@pytest.fixture(scope="session", params=SHAPED)
+def shaped_job(
+    request: pytest.FixtureRequest, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Job:
+    """Each of SHAPED."""
+    job = Job(repository, (*SHAPED[request.param], "--num-shards", "3"))
+    return with_local_hash(job, tmp_path_factory.mktemp("local-shaped") / "set")
+
+
 def with_local_hash(job: Job, out: Path) -> Job:
     """The job with the root hash and the number of units that the local engine gives."""
     code, said = job.run(out)

@@ -36,6 +36,12 @@ def test_a_set_is_the_one_of_the_local_engine_and_both_machines_work(job, flink,
     assert f"root hash  {job.root_hash}" in said
 
 
+def test_records_of_every_shape(shaped_job, flink, tmp_path):
+    code, said = shaped_job.run(tmp_path / "set", flink.beam_args)
+    assert code == 0, said
+    shaped_job.check(tmp_path / "set")
+
+
 def test_a_stage_begins_when_the_one_before_has_ended(images_job, flink, tmp_path):
     out = tmp_path / "set"
     code, said = images_job.run(out, flink.beam_args)

@@ -19,6 +19,13 @@ def test_a_job_server_with_an_external_pool(job, tmp_path):
     job.check(tmp_path / "set")
 
 
+def test_records_of_every_shape_with_an_external_pool(shaped_job, tmp_path):
+    with prism_server(tmp_path) as beam_args:
+        code, said = shaped_job.run(tmp_path / "set", beam_args)
+    assert code == 0, said
+    shaped_job.check(tmp_path / "set")
+
+
 def test_an_error_in_the_data_is_one_line(images_job, tmp_path):
     code, said = images_job.run(tmp_path / "set", started_by_beam(), "--on-bad", "fail")
     assert code == 3
