@@ -7,12 +7,12 @@ import functools
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
+from beam_jobs.corpus.compressed_archive import CompressedArchive
 from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
@@ -47,7 +47,6 @@ from beam_jobs.corpus.streams import (
     FileRange,
     InMemory,
     RawStream,
-    SequentialReader,
     bytes_within,
     opened,
 )
@@ -55,9 +54,8 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
 from foundation import storage
 
-_COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
-_ZIP_HEADER_BYTES = 512  # of a member, with its name, in most archives
 _KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
+_ZIP_HEADER_BYTES = 512  # of a member, with its name, in most archives
 OpenRaw = Callable[[], RawStream]
 
 
@@ -85,7 +83,8 @@ class CorpusReader:
         self._extractor = extractor
         self._formats = formats_of_job(options, extractor)
         self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
-        self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
+        self._inspected_bytes = inspected_bytes
+        self._opened = contextlib.ExitStack()
         self._scratch = scratch
         self._feature_names = functools.cache(feature_names)  # read once per folder
         self._companion_fields = AnnotationReader(options)
@@ -94,7 +93,13 @@ class CorpusReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._archive.close()
+        self._opened.close()
+
+    @functools.cached_property
+    def _archive(self) -> CompressedArchive:
+        scratch = self._scratch.with_name(f"{self._scratch.name}.m")
+        archive = CompressedArchive(scratch, self._inspected_bytes)
+        return self._opened.enter_context(contextlib.closing(archive))
 
     def read(self, item: SourceItem) -> Iterator[ReadResult]:
         """Every record of an item, in order.
@@ -420,65 +425,6 @@ def _replaced(
     data = read_file(file.path, file.size, limit)
     before = found.data if isinstance(found, FoundRecord) else found.rejection.data
     return found if data == before else FoundRecord(found.place, data, found.context)
-
-
-class _CompressedArchive:
-    """The members of compressed archives, each decompressed once if they are read in order.
-
-    Args:
-        scratch: A path for a file, which holds one member at a time.
-        limit: Most bytes of a member to read.
-    """
-
-    def __init__(self, scratch: Path, limit: int | None) -> None:
-        self._scratch = scratch
-        self._limit = limit
-        self._path = b""
-        self._opened = ExitStack()
-        self._reader: SequentialReader | None = None
-        self._damage: Rejection | None = None
-        self._held: Locator | None = None
-        self._held_damage: Rejection | None = None
-
-    def close(self) -> None:
-        """Closes the archive that is open."""
-        self._leave()
-        self._scratch.unlink(missing_ok=True)
-
-    def open(self, path: bytes, locator: Locator) -> RawStream:
-        """The bytes of a member, as far as they can be decompressed."""
-        locator = locator._replace(companions=(), context="")
-        if (path, locator) != (self._path, self._held):
-            self._hold(path, locator)
-        return FileRange(bytes(self._scratch), 0, -1, self._held_damage)
-
-    def _hold(self, path: bytes, locator: Locator) -> None:
-        """Copies a member to the scratch file."""
-        if self._reader is None or path != self._path or locator.offset < self._reader.position:
-            self._leave()
-            self._path, self._damage = path, None
-            stream = self._opened.enter_context(opened(FileRange(path), locator.codec))
-            self._reader = SequentialReader(stream)
-        self._held, self._held_damage = locator, None
-        left = locator.size if self._limit is None else min(locator.size, self._limit)
-        with self._scratch.open("wb") as sink:
-            try:
-                if self._damage is None:
-                    self._reader.skip(locator.offset - self._reader.position)
-                while self._damage is None and left:
-                    data = self._reader.take(min(left, _COPY_BYTES))
-                    if not data:
-                        self._damage = Rejection("damaged-stream", "the archive ends too early")
-                        break
-                    sink.write(data)
-                    left -= len(data)
-            except Rejection as damage:
-                self._damage = damage
-        self._held_damage = self._damage if left else None
-
-    def _leave(self) -> None:
-        self._opened.close()
-        self._reader, self._path, self._held = None, b"", None
 
 
 def _codec_of_head(head: bytes, name: str, form: str) -> str:
