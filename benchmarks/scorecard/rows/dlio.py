@@ -17,7 +17,7 @@ from benchmarks.scorecard.rows.read_images import fill
 
 _DLIO = "https://dlio-benchmark.readthedocs.io/en/latest"
 _CUSTOM = f"{_DLIO}/custom_data_loader.html"
-_MOST_SECONDS = 900  # of minutes; loaders of DLIO have hung
+_MOST_SECONDS = 900  # of a subject, which takes minutes; loaders of DLIO have hung
 # (name, whose, key of benchmarks.dlio.workloads.LOADERS, form of the data, page that it follows)
 _SUBJECTS = (
     ("shardmill", OURS, "shardmill", "shardmill", _CUSTOM),
