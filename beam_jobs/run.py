@@ -16,6 +16,7 @@ from beam_jobs.build import (
     locked_output,
     open_job,
 )
+from beam_jobs.corpus.record_extractor import ItemExtractor
 from beam_jobs.engine.local import num_threads, run_here
 from beam_jobs.engine.processes import should_use_processes, worker_processes
 from beam_jobs.job_context import JobContext
@@ -232,7 +233,7 @@ def run_build(
             run_on_beam(context, build, beam_args, follower, on_note)
         else:
             worth = should_use_processes(record_type.runs_python, corpus_bytes)
-            if record_type.extractor.lists_items:  # whose sizes say nothing
+            if isinstance(record_type.extractor, ItemExtractor):  # whose sizes say nothing
                 worth = build.listing.items >= _WORTH_ITEMS
             work = steps(context, merging_of(context, build), launched=True)
             _run_here(context, work, build, worth=worth)

@@ -30,7 +30,7 @@ from beam_jobs.corpus.names import Selection, is_hidden_member, split_name
 from beam_jobs.corpus.pieces import CorpusPiece, listing_weight
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import ItemExtractor, RecordExtractor
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
@@ -168,8 +168,8 @@ class CorpusListing:
     def _items_of(
         self, item: SourceItem, folders: tuple[str, ...], number: int
     ) -> Iterator[SourceItem]:
-        if self._extractor.lists_items:
-            yield from self._extractor.items(item)
+        if isinstance(self._extractor, ItemExtractor):
+            yield from self._extractor.items()
             return
         if self._labels is not None and self._labels.is_this(item):
             self._on_ignored(item.record_id)

@@ -6,14 +6,12 @@ import hashlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import orjson
-import pyarrow as pa
 from typing_extensions import override
 
-from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.labels import label_of, split_of, text_of
 from beam_jobs.corpus.names import readable_name
 from beam_jobs.corpus.record import (
@@ -24,7 +22,7 @@ from beam_jobs.corpus.record import (
     SourceItem,
     UnusableRecord,
 )
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import ItemExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.options.records import RecordOptions
 from beam_jobs.options.values import parse_features, splits_are_given
@@ -44,16 +42,12 @@ _NOT_ANNOTATED = Annotations()
 _Batch: TypeAlias = list[tuple[Any, int]]  # values, and how many bytes each takes
 
 
-class PythonExtractor(RecordExtractor):
+class PythonExtractor(ItemExtractor):
     """Lists the items of a program, and takes records out of them."""
 
     noun = "record"
     plural = "records"
-    column_flag = "schema"
-    digits = 9
-    lists_items = True
     needs_class_folders = False
-    columns = ()
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
@@ -65,7 +59,7 @@ class PythonExtractor(RecordExtractor):
         return self._options
 
     @override
-    def items(self, file: SourceItem) -> Iterator[SourceItem]:
+    def items(self) -> Iterator[SourceItem]:
         """The items of the program, in their order.
 
         Raises:
@@ -187,8 +181,6 @@ class PythonExtractor(RecordExtractor):
             split=split_of(record.get("split")) if splits_are_given(options.split) else None,
         )
 
-    # What a corpus of files has, and a program has not.
-
     @override
     def container_of(self, item: SourceItem) -> str:
         return ""
@@ -204,28 +196,6 @@ class PythonExtractor(RecordExtractor):
     @override
     def is_primary(self, name: str) -> bool:
         return True
-
-    @override
-    def holds(self, kind: pa.DataType) -> bool:
-        return False
-
-    @override
-    def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
-        return []
-
-    @override
-    def from_bytes(self, data: bytes) -> Any:
-        raise Rejection("no-record", "bytes hold no record of a program")
-
-    @override
-    def from_fields(self, fields: Mapping[str, Any]) -> Any:
-        raise Rejection("no-record", "fields hold no record of a program")
-
-    @override
-    def example_original(
-        self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
-    ) -> bytes:
-        return example
 
 
 def _bytes_of(value: Any) -> int:

@@ -30,7 +30,7 @@ from beam_jobs.corpus.record import (
     SourceItem,
     UnusableRecord,
 )
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import ItemExtractor, RecordExtractor
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
 from beam_jobs.corpus.source_io import (
@@ -129,7 +129,7 @@ class CorpusReader:
         return self._rejected(item, Rejection(CHANGED, detail, data=data))
 
     def _read(self, item: SourceItem) -> Iterator[ReadResult]:
-        if self._extractor.lists_items:
+        if isinstance(self._extractor, ItemExtractor):
             yield from self._extractor.read(item)
             return
         if item.reason:

@@ -19,33 +19,21 @@ class RecordExtractor(abc.ABC):
     Attributes:
         noun: Name of a record in reasons.
         plural: Name of several records.
-        column_flag: The option that names its columns.
-        columns: The columns of a table that make one record.
-        alternatives: Other usual names of a column, tried where it has its default name.
-        digits: Width of a record number in a record id; it is part of the ids of existing sets.
         groups_members: Whether members of an archive with one key are one record (WebDataset).
-        keeps_example: Whether the original of a record in a TFRecord file is the whole Example.
         in_file_names: Whether the name of a file may name its split, which holds for files of many
             records (train-00000-of-00005.parquet).
         labels_around_archives: Whether the folders around an archive label members that are in
             no folder.
         needs_class_folders: Whether only folders can label records.
         limit: Most bytes of a record.
-        lists_items: Whether it lists the items of a source, and reads them, itself.
     """
 
     noun: ClassVar[str]
     plural: ClassVar[str]
-    column_flag: ClassVar[str]
-    digits: ClassVar[int]
     groups_members: ClassVar[bool] = False
-    keeps_example: ClassVar[bool] = False
     labels_around_archives: ClassVar[bool] = False
-    lists_items: ClassVar[bool] = False
     in_file_names: bool = False
     needs_class_folders: bool
-    columns: tuple[str, ...]
-    alternatives: tuple[str, ...] = ()
     limit: int
 
     @abc.abstractmethod
@@ -55,18 +43,6 @@ class RecordExtractor(abc.ABC):
         Raises:
             InputError: They ask for columns that are not there, or SRC is ambiguous.
         """
-
-    def items(self, file: SourceItem) -> Iterator[SourceItem]:
-        """The items of a source, where it lists them itself.
-
-        Raises:
-            InputError: They cannot be listed.
-        """
-        raise NotImplementedError
-
-    def read(self, item: SourceItem) -> Iterator[ReadResult]:
-        """The records of an item that `items` has listed."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def container_of(self, item: SourceItem) -> str:
@@ -96,6 +72,40 @@ class RecordExtractor(abc.ABC):
     def is_companion(self, path: bytes) -> bool:
         """Whether a file is read with the one that it describes, and is not listed itself."""
         return False
+
+
+class ItemExtractor(RecordExtractor):
+    """Takes records out of items that it lists itself, whatever files there are."""
+
+    @abc.abstractmethod
+    def items(self) -> Iterator[SourceItem]:
+        """The items.
+
+        Raises:
+            InputError: They cannot be listed.
+        """
+
+    @abc.abstractmethod
+    def read(self, item: SourceItem) -> Iterator[ReadResult]:
+        """The records of an item that `items` has listed."""
+
+
+class FileExtractor(RecordExtractor):
+    """Takes records out of files whose formats find them.
+
+    Attributes:
+        column_flag: The option that names its columns.
+        columns: The columns of a table that make one record.
+        alternatives: Other usual names of a column, tried where it has its default name.
+        digits: Width of a record number in a record id; it is part of the ids of existing sets.
+        keeps_example: Whether the original of a record in a TFRecord file is the whole Example.
+    """
+
+    column_flag: ClassVar[str]
+    digits: ClassVar[int]
+    keeps_example: ClassVar[bool] = False
+    columns: tuple[str, ...]
+    alternatives: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def holds(self, kind: pa.DataType) -> bool:

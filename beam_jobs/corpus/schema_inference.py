@@ -26,7 +26,7 @@ from beam_jobs.corpus.names import (
 )
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.sampling import (
     MAX_FILES,
     describes_others,
@@ -132,7 +132,7 @@ class CorpusSample(NamedTuple):
         return next(iter(self.tables.items()))
 
 
-def infer_labels(options: TextOptions, extractor: RecordExtractor) -> TextOptions:
+def infer_labels(options: TextOptions, extractor: FileExtractor) -> TextOptions:
     """The options with the label column and the splits that are meant, or without labels.
 
     Raises:
@@ -174,7 +174,7 @@ def _labels_of_others(sample: CorpusSample) -> list[str]:
     ]
 
 
-def check_columns(options: PreprocessOptions, extractor: RecordExtractor) -> None:
+def check_columns(options: PreprocessOptions, extractor: FileExtractor) -> None:
     """Checks that the first files have the columns that the job needs.
 
     Raises:
@@ -188,7 +188,7 @@ def check_columns(options: PreprocessOptions, extractor: RecordExtractor) -> Non
 def check_companions(
     items: Iterable[SourceItem],
     options: PreprocessOptions,
-    extractor: RecordExtractor,
+    extractor: FileExtractor,
     scratch: Path,
 ) -> None:
     """Checks that some of the first members have each column that the options name, but the label.
@@ -228,7 +228,7 @@ def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
     return wanted + [(flag_of_kept(one, reader.options), one.name) for one in reader.kept]
 
 
-def _sample(options: PreprocessOptions, extractor: RecordExtractor) -> CorpusSample | None:
+def _sample(options: PreprocessOptions, extractor: FileExtractor) -> CorpusSample | None:
     """A bounded look at the sources; None if they are empty."""
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
     roots = [storage.place_of(path) for path in options.sources]
@@ -267,7 +267,7 @@ def _in_class_folders(sample: CorpusSample, options: PreprocessOptions) -> bool:
 
 
 def _files(
-    roots: Sequence[storage.Place], options: PreprocessOptions, extractor: RecordExtractor
+    roots: Sequence[storage.Place], options: PreprocessOptions, extractor: FileExtractor
 ) -> Iterator[tuple[SourceItem, tuple[str, ...]]]:
     """Files and some members of archives, with the folders that may be classes."""
     files = find_files(
@@ -314,7 +314,7 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
 
 
 def _check_sample(
-    options: PreprocessOptions, extractor: RecordExtractor, sample: CorpusSample
+    options: PreprocessOptions, extractor: FileExtractor, sample: CorpusSample
 ) -> None:
     """Checks that some of the first records have each column that the options name.
 
@@ -350,7 +350,7 @@ def _check_sample(
             )
 
 
-def _has_record_columns(extractor: RecordExtractor, found: set[str]) -> bool:
+def _has_record_columns(extractor: FileExtractor, found: set[str]) -> bool:
     """Whether the columns of records are there, under their own name or another usual one."""
     return all(name in found for name in extractor.columns) or any(
         name in found for name in extractor.alternatives
@@ -370,7 +370,7 @@ def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str)
     return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {near}{hint}"
 
 
-def _guess(rows: list[dict[str, Any]], extractor: RecordExtractor) -> str:
+def _guess(rows: list[dict[str, Any]], extractor: FileExtractor) -> str:
     """The column that most likely holds records; "" if none can."""
     texts: dict[str, int] = {}
     for row in rows:
@@ -385,7 +385,7 @@ def _guess(rows: list[dict[str, Any]], extractor: RecordExtractor) -> str:
 
 
 def _check_needs_no_labels(
-    options: TextOptions, extractor: RecordExtractor, sample: CorpusSample
+    options: TextOptions, extractor: FileExtractor, sample: CorpusSample
 ) -> None:
     """Checks that the job can do without labels.
 

@@ -16,7 +16,7 @@ from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.labels import ANNOTATIONS, flag_of_kept, kept_columns
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import UNKNOWN, image_kind, is_image_name
 from beam_jobs.corpus.split_folders import settle_split
@@ -38,7 +38,7 @@ _OF_PIXELS = re.compile(
 )
 
 
-class ImageExtractor(RecordExtractor):
+class ImageExtractor(FileExtractor):
     """Takes images out of files, archives and columns."""
 
     noun = "image"

@@ -23,6 +23,7 @@ from beam_jobs.corpus.discovery import expand_globs, whole_corpus
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, items_in
 from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.corpus.names import Selection
+from beam_jobs.corpus.record_extractor import FileExtractor, ItemExtractor
 from beam_jobs.corpus.schema_inference import check_companions
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -208,7 +209,9 @@ def _check(
     places = [context.workspace.listing_of(piece) for piece, one in listed.items() if one.items]
     if not has_known:
         _check_not_empty(context, total, places)
-    if extractor.groups_members and not options.only_items:  # a set has them otherwise
+    if options.only_items or not isinstance(extractor, FileExtractor):  # a set has them otherwise
+        return
+    if extractor.groups_members:
         batches = itertools.chain.from_iterable(map(read_batches, places))
         items = itertools.chain.from_iterable(map(items_in, batches))
         members = (item for item in items if item.locator.container)
@@ -231,7 +234,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         **record_type.stage_options(),
     }
     unit_records = max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS))
-    if record_type.extractor.lists_items:
+    if isinstance(record_type.extractor, ItemExtractor):
         unit_records = aimed_unit_items(total.items)
     return Cutting(
         unit_bytes=(
@@ -260,14 +263,15 @@ def _check_not_empty(context: JobContext, total: WrittenListing, places: Sequenc
         alike = [item.record_id for item in others if item.reason == first.reason]
         like = f", like {' and '.join(map(repr, alike))}" if alike else ""
         extractor = context.record_type.extractor
-        advice = (
-            "Use one folder per class, --labels FILE, --label-pattern REGEX or --no-labels."
-            f"{_guessed_command(options, places)}"
-        )
+        advice = "Correct the program."
+        if not isinstance(extractor, ItemExtractor):
+            advice = (
+                "Use one folder per class, --labels FILE, --label-pattern REGEX or --no-labels."
+                f"{_guessed_command(options, places)}"
+            )
         raise InputError(
             f"No usable {extractor.plural} among {total.items:,} files in {where}: "
-            f"{first.record_id!r} is rejected as {first.reason} ({first.detail}){like}. "
-            f"{'Correct the program.' if extractor.lists_items else advice}"
+            f"{first.record_id!r} is rejected as {first.reason} ({first.detail}){like}. {advice}"
         )
 
 

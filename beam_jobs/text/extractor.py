@@ -13,7 +13,7 @@ from typing_extensions import override
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.encodings import decode_value
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.sampling import describes_others
 from beam_jobs.corpus.schema_inference import infer_labels
 from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
@@ -44,7 +44,7 @@ def document_batch(records: Sequence[RawRecord]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=DOCUMENT_SCHEMA)
 
 
-class TextExtractor(RecordExtractor):
+class TextExtractor(FileExtractor):
     """Takes documents out of files of many formats."""
 
     noun = "text"

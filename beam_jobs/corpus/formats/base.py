@@ -24,7 +24,7 @@ from beam_jobs.corpus.record import (
     RawRecord,
     Rejection,
 )
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE, check_size
 from beam_jobs.corpus.streams import (
     Beginning,
@@ -140,7 +140,7 @@ class Format(abc.ABC):
     splits_bytes = False
     reads_to_split = False
 
-    def __init__(self, options: PreprocessOptions, extractor: RecordExtractor) -> None:
+    def __init__(self, options: PreprocessOptions, extractor: FileExtractor) -> None:
         self.options = options
         self.extractor = extractor
         self.limit = extractor.limit

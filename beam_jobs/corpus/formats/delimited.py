@@ -29,7 +29,7 @@ from beam_jobs.corpus.formats.base import (
 )
 from beam_jobs.corpus.formats.lines import Line, read_lines, split_starts, splits_at
 from beam_jobs.corpus.record import RawRecord, Rejection
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
@@ -65,7 +65,7 @@ class Csv(Format):
     reads_to_split = True
     delimiter: ClassVar[str] = ","
 
-    def __init__(self, options: TextOptions, extractor: RecordExtractor) -> None:
+    def __init__(self, options: TextOptions, extractor: FileExtractor) -> None:
         super().__init__(options, extractor)
         self._names = parse_names("--columns", options.columns) if options.columns else ()
 

@@ -11,7 +11,7 @@ from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 from beam_jobs.options.encodings import AUTO
@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 class PlainText(LineFormat):
     """Documents that are files, lines, or texts between separators."""
 
-    def __init__(self, options: TextOptions, extractor: RecordExtractor) -> None:
+    def __init__(self, options: TextOptions, extractor: FileExtractor) -> None:
         super().__init__(options, extractor)
         separator = options.separator or ""
         for written, meant in _ESCAPES.items():

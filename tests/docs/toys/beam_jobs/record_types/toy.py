@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.options.toy import ToyOptions
 from beam_jobs.record_types.base import Prepared, SingleRecords
 from shard_format import Feature, Schema
 
 
-class ToyExtractor(RecordExtractor):
+class ToyExtractor(FileExtractor):
     noun, plural, column_flag, digits = "toy", "toys", "--toy-column", 9
     columns, limit, needs_class_folders = (), 1 << 20, False
 
