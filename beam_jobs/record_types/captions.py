@@ -14,10 +14,10 @@ from beam_jobs.corpus.labels import kept_columns
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.options import ImageOptions
 from beam_jobs.text.cleaning import Applied, Texts, make_steps, versions
-from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
+from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer, tokenizer_of_set
 from foundation import storage
 from foundation.storage import Place
-from shard_format import Feature, file_sha256, load_manifest, naming
+from shard_format import Feature, file_sha256, naming
 
 
 class CaptionBatch(NamedTuple):
@@ -37,9 +37,8 @@ def _tokenizer_of(options: ImageOptions) -> Place | None:
     if options.tokenizer is None:
         return None
     base = storage.place_of(options.base) if options.base else None
-    files = load_manifest(base).files if base is not None else {}
-    copies = [base / name for name in naming.TOKENIZERS.values() if base and name in files]
-    return next(iter(copies), storage.place_of(options.tokenizer))
+    copy = tokenizer_of_set(base, options.base_generation) if base else None
+    return copy or storage.place_of(options.tokenizer)
 
 
 class Captions:
@@ -145,7 +144,5 @@ class Captions:
         """The vocabulary, for the manifest."""
         if self._path is None:
             return {}
-        vocabulary = self._tokenizer.vocabulary
-        ids = {"size": vocabulary.size, "unknown": vocabulary.unknown, "pad": vocabulary.pad}
         digest = file_sha256(self._path)
-        return {"tokenizer": digest, "vocabulary": {**ids, "end": vocabulary.end}}
+        return {"tokenizer": digest, "vocabulary": self._tokenizer.vocabulary.described()}

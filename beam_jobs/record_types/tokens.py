@@ -16,12 +16,12 @@ from beam_jobs.staging.assignment import TrainingSample
 from beam_jobs.staging.examples import ExampleBuilder
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
-from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
+from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer, tokenizer_of_set
 from beam_jobs.workspace import Workspace, read_marker, write_marker
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import parse_size
-from shard_format import Feature, InputError, Schema, file_sha256, load_manifest, naming
+from shard_format import Feature, InputError, Schema, file_sha256, naming
 
 # Raised whenever the same text would become other ids or sequences.
 TOKENS_VERSION = 1
@@ -83,11 +83,14 @@ class TokenRecords(TextRecords):
     ) -> tuple[dict[str, Any], list[str]]:
         """Copies the tokenizer into the workspace, or trains it there."""
         options = self._options
-        if options.base and _take_over_tokenizer(options, workspace):
-            pass
-        elif options.train_tokenizer is None:
+        # The set that records are added to has none if it was to be trained, and had no record.
+        base = storage.place_of(options.base) if options.base else None
+        given = tokenizer_of_set(base, options.base_generation) if base else None
+        if given is None and options.tokenizer is not None:
+            given = storage.place_of(options.tokenizer)
+        if given is not None:
             with workspace.write(_tokenizer_path(workspace)) as file:
-                file.write(storage.read_bytes(storage.place_of(str(options.tokenizer))))
+                file.write(storage.read_bytes(given))
         elif sample.corpus_records:
             _train(options, workspace, sample)
         else:
@@ -100,9 +103,8 @@ class TokenRecords(TextRecords):
         if options.pack is not None:
             end = tokenizer.end_token(options.end_token)
             notes.append("sequences of --pack hold several documents: labels are left out")
-        ids = {"size": vocabulary.size, "unknown": vocabulary.unknown, "pad": vocabulary.pad}
         digest = file_sha256(_tokenizer_path(workspace))
-        return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, notes
+        return {"tokenizer": digest, "vocabulary": {**vocabulary.described(), "end": end}}, notes
 
     def shard_options(self) -> dict[str, Any]:
         """Packing and the versions of the kernels; the tokenizer itself is a shared artifact."""
@@ -167,22 +169,6 @@ def _tokenizer_path(workspace: Workspace) -> Place:
 def _kernels() -> list[str]:
     """Versions of the libraries that compute ids: others may split text differently."""
     return [version("sentencepiece"), version("tokenizers")]
-
-
-def _take_over_tokenizer(options: TextOptions, workspace: Workspace) -> bool:
-    """Copies the tokenizer of the set that records are added to.
-
-    Returns:
-        Whether the set has one. One to train needs a record, which no earlier generation may have.
-    """
-    base = storage.place_of(str(options.base))
-    files = load_manifest(base, options.base_generation).files
-    for name in naming.TOKENIZERS.values():
-        if name in files:
-            with workspace.write(_tokenizer_path(workspace)) as file:
-                file.write(storage.read_bytes(base / name))
-            return True
-    return False
 
 
 def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beam_jobs.text.tokenizers.base import Ids, Tokenizer, Vocabulary
 from foundation import storage
 from foundation.storage import Place
-from shard_format import InputError
+from shard_format import InputError, load_manifest, naming
 from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
 
@@ -32,6 +32,12 @@ def load_tokenizer(path: Place) -> Tokenizer:
     return tokenizer
 
 
+def tokenizer_of_set(folder: Place, generation: int | None) -> Place | None:
+    """The file of the tokenizer that a set has, in one of its generations; None without one."""
+    files = load_manifest(folder, generation).files
+    return next((folder / name for name in naming.TOKENIZERS.values() if name in files), None)
+
+
 def _loaded(content: bytes, path: Place) -> Tokenizer:
     # Both libraries take a while to load, and most jobs need one of them or none.
     if content.lstrip()[:1] in (b"{", b"["):
@@ -43,4 +49,4 @@ def _loaded(content: bytes, path: Place) -> Tokenizer:
     return SentencePieceTokenizer(content, str(path))
 
 
-__all__ = ["Ids", "Tokenizer", "Vocabulary", "load_tokenizer"]
+__all__ = ["Ids", "Tokenizer", "Vocabulary", "load_tokenizer", "tokenizer_of_set"]

@@ -44,6 +44,10 @@ class Vocabulary(NamedTuple):
     end: int | None
     special: list[str]
 
+    def described(self) -> dict[str, int | None]:
+        """The ids, as a manifest has them."""
+        return {"size": self.size, "unknown": self.unknown, "pad": self.pad, "end": self.end}
+
 
 class Tokenizer(abc.ABC):
     """A loaded tokenizer.
