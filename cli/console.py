@@ -168,12 +168,15 @@ class Bars:
         self._next = ("", 0.0)  # a stage, and when its next update is shown
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._keep_printing, daemon=True)
+        self._late: threading.Timer | None = None
 
     def update(
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
     ) -> None:
         """Shows the progress of a stage; a `total` of None or 0 is not known yet."""
         if not self._tasks:
+            if self._late is not None:
+                self._late.cancel()
             self._progress.start()  # not earlier: without a bar it prints an empty line
         begins = stage not in self._tasks
         if begins:
@@ -193,6 +196,12 @@ class Bars:
             if known != stage or now >= due or done == total:
                 self._next = (stage, now + _SHOW_SECONDS)
                 self.update(stage, done, total, unit)
+
+    def begin_if_long(self, stage: str, unit: str) -> None:
+        """Shows a stage after some seconds in which none has begun."""
+        self._late = threading.Timer(_LINE_SECONDS, self.update, (stage, 0, None, unit))
+        self._late.daemon = True
+        self._late.start()
 
     @contextlib.contextmanager
     def ends_at_interrupt(self, hint: str = "") -> Iterator[None]:
@@ -263,6 +272,9 @@ class Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late.join()
         self._over.set()
         if self._beat.is_alive():
             self._beat.join()
@@ -274,14 +286,8 @@ class Bars:
 def bar_if_long(stage: str) -> Iterator[None]:
     """Shows a bar, or lines in a log file, once work that counts nothing takes some seconds."""
     with Bars() as bars:
-        timer = threading.Timer(_LINE_SECONDS, bars.update, (stage, 0, None, ""))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
+        bars.begin_if_long(stage, "")
+        yield
 
 
 @contextlib.contextmanager

@@ -188,6 +188,7 @@ def build_set(
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
+        bars.begin_if_long("list", units["list"])  # large annotations are read before
         report = preprocess(options, beam_args, show, bars.note)
     if as_json:
         print_json(report.summary())
@@ -226,6 +227,7 @@ def append_to_set(
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
+        bars.begin_if_long("list", units["list"])
         added = append(options, given, beam_args, show, bars.note)
     if as_json:
         print_json(added.summary())

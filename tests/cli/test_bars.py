@@ -108,6 +108,16 @@ def test_work_without_a_count_gets_a_line_once_it_takes_long(monkeypatch, capsys
     assert out == "" and "report  for" in err
 
 
+def test_a_stage_that_began_in_time_is_the_only_one(log, monkeypatch):
+    """As the listing, which says nothing of its own before large annotations are read."""
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
+    with console.Bars(log) as bars:
+        bars.begin_if_long("list", "files")
+        bars.update("stage", 1, 2, "bytes")
+        bars._late.join()
+    assert {line.split()[0] for line in log.getvalue().splitlines()} == {"stage"}
+
+
 def test_a_terminal_has_room_for_what_it_echoes(monkeypatch):
     """A line that is wrapped by the ^C of Ctrl-C would be shown twice."""
     monkeypatch.setenv("COLUMNS", "80")
