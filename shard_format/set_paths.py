@@ -24,6 +24,8 @@ from shard_format import naming
 _MOST_BYTES = 255  # of one part on any common file system
 _MOST_PATH_BYTES = 1024  # of all of them, as the key of an object
 _DRIVE = re.compile(r"[A-Za-z]:")
+# Names that are in a set at once: readers of many shards ask for every record.
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -33,6 +35,8 @@ def is_in_set(name: str) -> bool:
     It has no empty, "." or ".." part, no control character or backslash, no drive, is not longer
     than file systems take, and is not in the folder of an unfinished build.
     """
+    if len(name) <= _MOST_BYTES and _PLAIN.fullmatch(name):
+        return True
     try:
         parts = name.encode().split(b"/")
     except UnicodeEncodeError:  # half of a surrogate pair, from JSON

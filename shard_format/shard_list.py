@@ -114,6 +114,11 @@ class ShardList(Sequence[ShardInfo]):
             )
         return table
 
+    @functools.cached_property
+    def _whole_columns(self) -> list[pa.Array]:
+        """Columns in one piece each, which a shard is found in at once."""
+        return [self._table[name].combine_chunks() for name in _COLUMNS]
+
     def _info(self, file: str, records: int, size: int, sha256: bytes) -> ShardInfo:
         if not is_in_set(file) or records < 0 or size < 0:
             raise DamageError(
@@ -140,7 +145,7 @@ class ShardList(Sequence[ShardInfo]):
                 return tuple(self)[place]
             rows = self._table.slice(first, max(0, end - first))
             return tuple(map(self._info, *(rows[name].to_pylist() for name in _COLUMNS)))
-        return self._info(*(self._table[name][place].as_py() for name in _COLUMNS))
+        return self._info(*(column[place].as_py() for column in self._whole_columns))
 
     @override
     def __iter__(self) -> Iterator[ShardInfo]:

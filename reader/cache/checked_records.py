@@ -149,17 +149,18 @@ class CheckedRecordReader(RecordReader):
         splits = np.concatenate([[0], np.cumsum([run.size for run in runs], dtype=np.int64)])
         data = np.empty(splits[-1], np.uint8)
         parts = [data[begin:end].data for begin, end in itertools.pairwise(splits.tolist())]
-        far = isinstance(self._source, Url)  # there, each look at a file is a request
+        far = isinstance(self._source, Url)  # where asking whether it was replaced is a request
+        copied = {shard for shard in {run.shard for run in runs} if self._is_copied(shard)}
         places, ends = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
         read_runs: set[int] = set()
         try:
             for run, base, size in zip(
-                runs, splits.tolist(), self._read_runs(runs, parts, skipping), strict=False
+                runs, splits.tolist(), self._read_runs(runs, parts, copied, skipping), strict=False
             ):
                 own = order[run.first : run.end]
                 places[own] = begins[own] - run.begin + base
                 ends[own] = base + size
-                if size and (far or self._is_copied(run.shard)):
+                if size and (far or run.shard in copied):
                     read_runs.add(run.shard)
         except ShardSetError:
             self._require_same_set()
@@ -172,9 +173,7 @@ class CheckedRecordReader(RecordReader):
         good = [place for place, one in zip(again.tolist(), restored, strict=True) if one]
         examples = examples.replaced(np.array(good, np.int64), [one for one in restored if one])
         whole[good] = True
-        if not whole.all() or (
-            not far and not all(map(self._is_copied, {run.shard for run in runs}))
-        ):
+        if not whole.all() or not (far or all(run.shard in copied for run in runs)):
             self._require_same_set()
         return examples, whole
 
@@ -183,16 +182,15 @@ class CheckedRecordReader(RecordReader):
             self._opened.check()
 
     def _read_runs(
-        self, runs: list[_ByteRun], parts: list[memoryview], skipping: bool
+        self, runs: list[_ByteRun], parts: list[memoryview], copied: set[int], skipping: bool
     ) -> Iterator[int]:
-        """Reads each run into its part of a buffer.
+        """Reads each run into its part of a buffer; of shards that are copied, from the copy.
 
         Yields:
             The bytes of each run, fewer than its size where a shard ends before; 0 of a missing
             shard.
         """
         shards = {run.shard for run in runs}
-        copied = {number for number in shards if self._is_copied(number)}
         lost: set[int] = set()
         if skipping:  # a request for a missing file would end all others
             lost = {number for number in shards - copied if not self._exists(number)}
@@ -288,7 +286,7 @@ class CheckedRecordReader(RecordReader):
             raise ShardSetError(unreachable(str(self._file(shard)), error)) from error
 
     def _is_copied(self, shard: int) -> bool:
-        return bool(self._copies) and is_whole(self._copies[shard], self._shards[shard].bytes)
+        return bool(self._copies) and is_whole(self._copies[shard], int(self._bytes[shard]))
 
     def _record_id(self, number: int) -> str:
         """For people."""

@@ -161,18 +161,19 @@ class IndexInParts(SplitIndex):
         breaks = (shards[1:] != shards[:-1]) | (np.diff(rows) > _FAR_ROWS)
         first = np.flatnonzero(np.concatenate([[True], breaks])) if len(order) else order
         last = np.append(first[1:], len(order)) - 1
+        counts = rows[last] - rows[first] + 1
+        parts = np.searchsorted(self._part_ends, shards[first], side="right")
+        # Where a wanted row is in the rows of all runs, one run after the other.
+        before = np.cumsum(counts) - counts - rows[first]
+        places = rows + np.repeat(before, last - first + 1)
         taken = []
         for name in names:
             width = self.schema.field(name).type.bit_width // 8
-            values = np.zeros(len(order), np.int64)
             begins = self._places[name][shards[first]] + width * rows[first]
-            sizes = width * (rows[last] - rows[first] + 1)
-            parts = np.searchsorted(self._part_ends, shards[first], side="right")
-            ranges = zip(parts.tolist(), begins.tolist(), sizes.tolist(), strict=True)
-            for run, data in enumerate(self._read(list(ranges))):
-                own = slice(first[run], last[run] + 1)
-                run_values = np.frombuffer(data, f"<i{width}")
-                values[order[own]] = run_values[rows[own] - rows[first[run]]]
+            ranges = zip(parts.tolist(), begins.tolist(), (width * counts).tolist(), strict=True)
+            values = np.zeros(len(order), np.int64)
+            stored = np.frombuffer(b"".join(self._read(list(ranges))), f"<i{width}")
+            values[order] = stored[places]
             taken.append(values)
         return taken
 
