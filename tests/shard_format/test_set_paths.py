@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from unittest import mock
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
-from shard_format import InputError, load_manifest, naming, verify_set
-from shard_format.set_paths import check_no_links, delete_in_set, linked_folders
+from shard_format import InputError, load_manifest, naming, set_paths, verify_set
+from shard_format.set_paths import check_no_links, delete_in_set, is_in_set, linked_folders
 
 
 @pytest.fixture
@@ -29,6 +33,14 @@ def test_a_name_outside_is_not_deleted(around, name):
     with pytest.raises(InputError, match="was not deleted"):
         delete_in_set(around / "set", str(around / "x"))
     assert sorted(around.rglob("*")) == names
+
+
+@given(st.text("aZ9._-/:\\\0\x7f é", max_size=12) | st.text("a/", min_size=250, max_size=260))
+@example(".shardmill/x")
+def test_a_plain_name_is_one_that_all_rules_allow(name):
+    with mock.patch.object(set_paths, "_PLAIN", re.compile("(?!)")):
+        allowed = is_in_set(name)
+    assert is_in_set(name) == allowed
 
 
 def test_files_folders_and_links_are_deleted_and_nothing_they_lead_to(around):
