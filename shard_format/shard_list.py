@@ -112,12 +112,13 @@ class ShardList(Sequence[ShardInfo]):
                 f"and {sums[1]} bytes, but {self.num_shards} of {self.records} and {self.bytes} in "
                 "the manifest. Run 'shardmill verify'."
             )
-        return table
+        return table.combine_chunks()
 
     @functools.cached_property
-    def _whole_columns(self) -> list[pa.Array]:
-        """Columns in one piece each, which a shard is found in at once."""
-        return [self._table[name].combine_chunks() for name in _COLUMNS]
+    def _whole_columns(self) -> list[pa.Array | pa.ChunkedArray]:
+        """Columns, in which a shard is found at once where they are in one piece."""
+        columns = [self._table[name] for name in _COLUMNS]
+        return [one.chunk(0) if one.num_chunks == 1 else one for one in columns]
 
     def _info(self, file: str, records: int, size: int, sha256: bytes) -> ShardInfo:
         if not is_in_set(file) or records < 0 or size < 0:
