@@ -102,7 +102,8 @@ RESUME_LARGE = Row(
     "resume-large",
     "go on at 90 % of an epoch of 12.8 million records",
     """
-As above. WebDataset is left out: its tar files would have 13 GB.
+As above. WebDataset is left out: its tar files would have 13 GB. The states are made by reading
+90 % of the epoch with every library, which takes far longer than the turns.
 """,
     _COLUMNS,
     functools.partial(_subjects, count=10 * _MILLION),
