@@ -164,7 +164,7 @@ class Bars:
         self._stage = ""
         self._started = self._line_at = _clock()
         self._printed: tuple[object, ...] = ()  # the stage and the numbers of the last line
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._next = ("", 0.0)  # a stage, and when its next update is shown
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._keep_printing, daemon=True)
@@ -174,9 +174,11 @@ class Bars:
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
     ) -> None:
         """Shows the progress of a stage; a `total` of None or 0 is not known yet."""
+        with self._lock:
+            self._show(stage, done, total, unit, note)
+
+    def _show(self, stage: str, done: float, total: float | None, unit: str, note: str) -> None:
         if not self._tasks:
-            if self._late is not None:
-                self._late.cancel()
             self._progress.start()  # not earlier: without a bar it prints an empty line
         begins = stage not in self._tasks
         if begins:
@@ -199,9 +201,14 @@ class Bars:
 
     def begin_if_long(self, stage: str, unit: str) -> None:
         """Shows a stage after some seconds in which none has begun."""
-        self._late = threading.Timer(_LINE_SECONDS, self.update, (stage, 0, None, unit))
+        self._late = threading.Timer(_LINE_SECONDS, self._begin_late, (stage, unit))
         self._late.daemon = True
         self._late.start()
+
+    def _begin_late(self, stage: str, unit: str) -> None:
+        with self._lock:
+            if not self._tasks:
+                self.update(stage, 0, None, unit)
 
     @contextlib.contextmanager
     def ends_at_interrupt(self, hint: str = "") -> Iterator[None]:

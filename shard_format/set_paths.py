@@ -24,7 +24,7 @@ from shard_format import naming
 _MOST_BYTES = 255  # of one part on any common file system
 _MOST_PATH_BYTES = 1024  # of all of them, as the key of an object
 _DRIVE = re.compile(r"[A-Za-z]:")
-# Names that are in a set at once: readers of many shards ask for every record.
+# Names that need no closer look: readers of many shards ask for every record.
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 

@@ -110,10 +110,10 @@ def test_work_without_a_count_gets_a_line_once_it_takes_long(monkeypatch, capsys
 
 def test_a_stage_that_began_in_time_is_the_only_one(log, monkeypatch):
     """As the listing, which says nothing of its own before large annotations are read."""
-    monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.0)
     with console.Bars(log) as bars:
-        bars.begin_if_long("list", "files")
         bars.update("stage", 1, 2, "bytes")
+        bars.begin_if_long("list", "files")
         bars._late.join()
     assert {line.split()[0] for line in log.getvalue().splitlines()} == {"stage"}
 
