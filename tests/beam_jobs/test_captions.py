@@ -19,8 +19,9 @@ from beam_jobs.dedup.both_near import common_pairs, near_in_both
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.generations.append import append
 from beam_jobs.options import ImageOptions, TextOptions
+from beam_jobs.repair import repair
 from beam_jobs.run import preprocess
-from shard_format import UsageError, load_manifest, verify
+from shard_format import UsageError, file_sha256, load_manifest, verify
 
 
 def photo(seed: int) -> bytes:
@@ -182,6 +183,14 @@ def test_captions_are_tokenized_to_a_length(tmp_path: Path, tokenizer: Path, sev
     added = job(more).sources
     append(ImageOptions(added, str(tmp_path / "set"), workers=1, no_report=True), given=[])
     assert load_manifest(tmp_path / "set").ledger.kept == 13
+    # A repair has the tokenizer of the set too.
+    shards = sorted((tmp_path / "set").rglob("*.tfrecord-*"))
+    digests = [file_sha256(shard) for shard in shards]
+    assert len(shards) == 2
+    for shard in shards:
+        shard.unlink()
+    assert repair(tmp_path / "set", [str(source), str(more)]).left == []
+    assert [file_sha256(shard) for shard in shards] == digests
 
 
 NEAR = "a red double decker bus drives over the long bridge in the middle of the city {}"
