@@ -10,6 +10,7 @@ import numpy as np
 from beam_jobs.corpus.kept_values import kept_value
 from beam_jobs.corpus.names import (
     SPLIT_NAMES,
+    checked_label,
     join_labels,
     prefixes,
     split_in_file_name,
@@ -163,8 +164,10 @@ def check_annotated(annotations: Annotations, options: PreprocessOptions) -> Non
     """Checks that a record has the label and the split that the job needs.
 
     Raises:
-        Rejection: One of them is missing.
+        Rejection: One of them is missing, or the label is no name of a class.
     """
+    if annotations.label is not None and not options.multi_label:
+        checked_label(annotations.label)
     if annotations.label is None and not options.no_labels:
         column = options.main_label
         raise Rejection("no-label", f"it has no {column!r}" if column else "nothing says its label")
@@ -289,7 +292,8 @@ def label_of(value: Any, class_names: Sequence[str], options: PreprocessOptions)
         options: The job: whether a record may have several labels.
 
     Raises:
-        Rejection: The value is of another type, or there are several labels and may be one.
+        Rejection: The value is of another type or no name of a class, or there are several labels
+            and may be one.
     """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
@@ -305,7 +309,7 @@ def label_of(value: Any, class_names: Sequence[str], options: PreprocessOptions)
         raise Rejection(
             "several-labels", f"it has {len(labels)} labels, {labels[:5]}: --multi-label keeps them"
         )
-    return labels[0]
+    return checked_label(labels[0])
 
 
 def _class_name(value: Any, class_names: Sequence[str]) -> str | None:

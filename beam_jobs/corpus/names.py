@@ -58,11 +58,18 @@ def join_labels(names: Iterable[str]) -> str:
     Raises:
         Rejection: A name holds the separator.
     """
-    distinct = sorted(set(names))
-    for name in distinct:
-        if LABEL_SEPARATOR in name:
-            raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
-    return LABEL_SEPARATOR.join(distinct)
+    return LABEL_SEPARATOR.join(checked_label(name) for name in sorted(set(names)))
+
+
+def checked_label(name: str) -> str:
+    """The name of a class, which would be two with the separator in it.
+
+    Raises:
+        Rejection: It holds the separator.
+    """
+    if LABEL_SEPARATOR in name:
+        raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
+    return name
 
 
 def split_name(given: str) -> str | None:

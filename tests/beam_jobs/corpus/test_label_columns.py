@@ -145,6 +145,21 @@ def test_a_record_without_a_further_label_is_rejected(tmp_path: Path) -> None:
     assert details["several-labels"].startswith("'colour': it has 2 labels")
 
 
+def test_a_name_with_the_separator_is_rejected(tmp_path: Path, make_images: Any) -> None:
+    rows = [{"make": "v\x1fw", "colour": "red"}, {"make": "vw", "colour": "r\x1fed"}]
+    report = _documents(tmp_path / "cars.jsonl", [*rows, {"make": "vw", "colour": "red"}])
+    assert report.manifest.ledger.reasons == {"bad-label": 2}
+    assert report.manifest.schema["label"].class_names == ("vw",)
+    folders = tmp_path / "folders"
+    for number, data in enumerate(files_of(make_images(4)).values()):
+        folder = folders / ("a\x1fb" if number % 2 else "c")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(data)
+    done = preprocess(ImageOptions((str(folders),), str(tmp_path / "images"), workers=1))
+    assert done.manifest.ledger.reasons == {"bad-label": 2}
+    assert done.manifest.schema["label"].class_names == ("c",)
+
+
 def test_the_first_label_alone_is_balanced(tmp_path: Path) -> None:
     rows = [{"make": MAKES[number % 4 == 0], "colour": f"c{number}"} for number in range(40)]
     report = _documents(tmp_path / "cars.jsonl", rows, balance="oversample", split="train=1")
@@ -219,7 +234,10 @@ def _stored(columns: dict[str, list[str]]) -> tuple[dict[str, list[str]], Labels
     return names, Labels(pa.table(staged), Schema("text", tuple(features)), names)
 
 
-@given(st.lists(st.tuples(st.text(min_size=1), st.text("0123456789", min_size=1)), min_size=1))
+_names = st.text(st.characters(codec="utf-8", exclude_characters="\x1f"), min_size=1)
+
+
+@given(st.lists(st.tuples(_names, st.text("0123456789", min_size=1)), min_size=1))
 def test_ids_are_positions_among_the_sorted_names(rows: list[tuple[str, str]]) -> None:
     columns = {"label": [row[0] for row in rows], "größe": [row[1] for row in rows]}
     names, labels = _stored(columns)
