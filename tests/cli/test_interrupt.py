@@ -38,9 +38,9 @@ def interrupted(repository, arguments, awaited, alone=False):
             except OSError:  # its end, on Linux
                 break
             if awaited in printed and not typed:
+                time.sleep(4 if alone else 0)  # the engine starts its workers meanwhile
                 typed = time.monotonic()
                 if alone:
-                    time.sleep(4)  # the engine starts its workers meanwhile
                     process.send_signal(signal.SIGINT)
                 else:
                     os.write(master, b"\x03")
