@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -35,11 +36,42 @@ _SHOWN = 80  # characters of an item in an id
 _BATCH = 64  # records that a reading thread hands over at a time
 _BATCH_BYTES = 1 << 20  # about; a batch of more is handed over at once
 _NUMBER_BYTES = 8
+_NUMBER = re.compile(r"[0-9]{9,18}")
 _AHEAD = 4  # such batches that it is ahead
 # Keys of a record that are no features.
 _RESERVED = frozenset({"id", "label", "group", "split"})
 _NOT_ANNOTATED = Annotations()
 _Batch: TypeAlias = list[tuple[Any, int]]  # values, and how many bytes each takes
+
+
+class _Names:
+    """Names of the records of an item that were read: each is that of one record.
+
+    Those of records without an id are their numbers, which need no memory until one has an id.
+    """
+
+    def __init__(self) -> None:
+        self._numbered = 0  # so many at the beginning
+        self._others: set[str] = set()
+
+    def add(self, name: str, number: int) -> None:
+        """Adds the name of the record with a number.
+
+        Raises:
+            Rejection: Another record has it.
+        """
+        if number == self._numbered and name == _number(number):
+            self._numbered += 1
+            return
+        is_number = _NUMBER.fullmatch(name) and name == _number(int(name))
+        if name in self._others or (is_number and int(name) < self._numbered):
+            raise Rejection("repeated-id", f"another record of the item has the id {name!r}")
+        self._others.add(name)
+
+
+def _number(number: int) -> str:
+    """The name of a record without an id."""
+    return f"{number:09d}"
 
 
 class PythonExtractor(ItemExtractor):
@@ -127,16 +159,16 @@ class PythonExtractor(ItemExtractor):
         options = self._options
         function = options.function("read")
         value, more, limit = orjson.loads(item.kept[0]), options.arguments, options.read_limit
-        number = 0
+        number, names = 0, _Names()
         try:
             for record, size in limited(lambda: iter(function(value, *more)), limit):
-                yield self._record(record, size, item.record_id, number)
+                yield self._record(record, size, item.record_id, number, names)
                 number += 1
         except Rejection as rejection:
             yield UnusableRecord(f"{item.record_id}/{number:09d}", rejection.at("read"))
 
-    def _record(self, record: Any, size: int, item: str, number: int) -> ReadResult:
-        name = f"{number:09d}"
+    def _record(self, record: Any, size: int, item: str, number: int, names: _Names) -> ReadResult:
+        name = _number(number)
         try:
             if not isinstance(record, dict | Mapping):
                 detail = f"it is {type(record).__name__}, not a dictionary"
@@ -145,6 +177,7 @@ class PythonExtractor(ItemExtractor):
             if not _RESERVED.isdisjoint(record):
                 name = text_of(record.get("id")) or name
                 said = self._annotations(record)
+            names.add(name, number)
             values = self._checked(record)
             if size > self.limit:
                 detail = f"it takes {size:,} bytes, more than --max-record-bytes {self.limit:,}"

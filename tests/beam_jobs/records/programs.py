@@ -101,6 +101,12 @@ def twice() -> list[str]:
     return ["a", "b", "a"]
 
 
+def repeated(item: str) -> Iterator[dict[str, Any]]:
+    """Records of which two have the id of another one, and one has none."""
+    for number, name in enumerate(["a", "b", "a", None, "000000003"]):
+        yield {"value": number, **({"id": name} if name else {})}
+
+
 def failing() -> Iterator[str]:
     yield "a"
     raise OSError("the catalogue is away")

@@ -10,9 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 import reader
 from beam_jobs import RecordOptions, append, preprocess
+from beam_jobs.corpus.python_records import _Names
+from beam_jobs.corpus.record import Rejection
+from beam_jobs.generations.compact import compact
 from beam_jobs.staging.units import aimed_unit_items
 from shard_format import InputError, UsageError, verify
 from tests.beam_jobs.records import programs
@@ -100,6 +105,33 @@ def test_the_same_bytes_from_any_number_of_workers(built: Path, tmp_path: Path) 
     expected = json.loads((built / "manifest.json").read_text())["root_hash"]
     done = build(tmp_path / "set", sources=f"{MODULE}:episodes", workers=2)
     assert done.manifest.root_hash == expected
+
+
+_IDS = st.sampled_from([None, "a", "b", "000000000", "000000001", "0000000000", "2", "٣" * 9])
+
+
+@given(st.lists(_IDS, max_size=8))
+def test_an_id_is_that_of_one_record_of_an_item(ids: list[str | None]) -> None:
+    names, taken = _Names(), set()
+    for number, given_id in enumerate(ids):
+        name = given_id or f"{number:09d}"
+        try:
+            names.add(name, number)
+        except Rejection as rejection:
+            assert rejection.reason == "repeated-id" and name in taken
+        else:
+            assert name not in taken
+        taken.add(name)
+
+
+def test_removing_a_record_whose_id_was_repeated(tmp_path: Path) -> None:
+    done = build(tmp_path / "set", items=programs.one, read=programs.repeated, schema="value:int64")
+    assert done.manifest.ledger.reasons == {"repeated-id": 2}
+    (row,) = [one for one in reader.random_access(tmp_path / "set") if one["id"] == "one/a"]
+    assert row["value"] == 0
+    removed = compact(tmp_path / "set", frozenset({"one/a"}))
+    assert removed.removed == 2 and removed.manifest.ledger.kept == 2  # the rejected one, too
+    assert not verify(tmp_path / "set")[1]
 
 
 @pytest.mark.parametrize(
