@@ -25,7 +25,8 @@ def group_shardmill(folder: Path, scratch: Path) -> Groups:
     from beam_jobs import ImageOptions, preprocess
 
     out = scratch / "set"
-    preprocess(ImageOptions((str(folder),), str(out), dedup="near", no_report=True))
+    options: dict[str, Any] = {"dedup": "near", "no_labels": True, "no_report": True}
+    preprocess(ImageOptions((str(folder),), str(out), **options))
     rows = pq.read_table(out / "duplicates.parquet", columns=["record_id", "kept_id"])
     return [(row["record_id"], row["kept_id"]) for row in rows.to_pylist()]
 
