@@ -310,8 +310,10 @@ class CorpusReader:
             name: found[name].strip() for name in ("cls", "txt") if name in found
         }
         label = next((texts[name] for name in texts if name == "cls" or "json" not in found), None)
-        if label is not None:
-            fields = {**fields, self._options.main_label or DEFAULT_LABEL: label}
+        named = self._options.main_label or DEFAULT_LABEL
+        # Another key than the usual one was asked for, and is not what .cls says.
+        if label is not None and (named == DEFAULT_LABEL or named not in fields):
+            fields = {**fields, named: label}
         return {**texts, **fields}
 
     def _rejected_by_listing(self, item: SourceItem) -> UnusableRecord:

@@ -101,6 +101,20 @@ def test_webdataset_records_that_are_none(pack, records):
     assert both.label == "a\x1fb"
 
 
+def test_a_key_that_was_asked_for_is_the_label_and_not_cls(pack, records):
+    archive = pack(
+        {
+            "0.jpg": JPEG + b"0",
+            "0.cls": b"7",
+            "0.json": b'{"name": "hat", "label": "other"}',
+            "1.jpg": JPEG + b"1",
+            "1.cls": b"8",
+        }
+    )
+    for options, labels in [({}, ["7", "8"]), ({"label_column": "name"}, ["hat", "8"])]:
+        assert [label for _, label in kept(records(archive, **options)).values()] == labels
+
+
 def test_without_labels_every_image_is_taken(pack, records):
     archive = pack({"0.jpg": JPEG, "0.png": JPEG + b"0", "0.txt": b"x", "1.jpg": b"1"})
     results = records(archive, no_labels=True)
