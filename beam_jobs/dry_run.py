@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from beam_jobs.build import holds_set, is_whole, load_built_id, open_job
 from beam_jobs.columns import int64
 from beam_jobs.corpus.item_table import endings
-from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.corpus.record import LABEL_SEPARATOR
 from beam_jobs.generations.append import generation_job, generation_with
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions

@@ -22,8 +22,14 @@ from beam_jobs.corpus.dataset_metadata import huggingface_classes
 from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.kept_values import kept_from_json, kept_json
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
-from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
-from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.names import readable_name
+from beam_jobs.corpus.record import (
+    LABEL_SEPARATOR,
+    Annotations,
+    Rejection,
+    SourceItem,
+    join_labels,
+)
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.table_rows import TableRows, printable
 from beam_jobs.options import PreprocessOptions

@@ -10,14 +10,18 @@ import numpy as np
 from beam_jobs.corpus.kept_values import kept_value
 from beam_jobs.corpus.names import (
     SPLIT_NAMES,
-    checked_label,
-    join_labels,
     prefixes,
     split_in_file_name,
     split_name,
     without_split,
 )
-from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.record import (
+    Annotations,
+    Rejection,
+    SourceItem,
+    checked_label,
+    join_labels,
+)
 from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import (

@@ -6,18 +6,14 @@ import fnmatch
 import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_globs
 from foundation import storage
 from foundation.storage import Place
 from foundation.wording import visible
 from shard_format import InputError
-
-# Between the names of a record with several labels, which are sorted (ASCII's unit separator).
-LABEL_SEPARATOR = "\x1f"
 
 # What people call the three splits, by the name that a shard set gives them.
 SPLIT_NAMES = {
@@ -50,26 +46,6 @@ def has_archive_name(name: str) -> bool:
 def is_hidden_member(name: str) -> bool:
     """Whether a member of an archive is hidden, or in a hidden folder."""
     return any(is_hidden(part.encode()) for part in name.split("/"))
-
-
-def join_labels(names: Iterable[str]) -> str:
-    """The distinct names of a record with several labels, sorted, as one text.
-
-    Raises:
-        Rejection: A name holds the separator.
-    """
-    return LABEL_SEPARATOR.join(checked_label(name) for name in sorted(set(names)))
-
-
-def checked_label(name: str) -> str:
-    """The name of a class, which would be two with the separator in it.
-
-    Raises:
-        Rejection: It holds the separator.
-    """
-    if LABEL_SEPARATOR in name:
-        raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
-    return name
 
 
 def split_name(given: str) -> str | None:

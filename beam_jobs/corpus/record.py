@@ -8,11 +8,14 @@ Rejection    why a record cannot be used, or was filtered out
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # The stage of a rejection by a rule that the user chose; all others are of unusable records.
 FILTER = "filter"
 NO_ROW = "no-row"  # the reason of a file that the table of --labels does not name
+# Between the names of a record with several labels, which are sorted (ASCII's unit separator).
+LABEL_SEPARATOR = "\x1f"
 
 
 class Rejection(Exception):
@@ -118,7 +121,7 @@ class Annotations(NamedTuple):
     """What a corpus says about a record besides its payload; None where it says nothing.
 
     Attributes:
-        label: Its class; several are joined by `names.LABEL_SEPARATOR`.
+        label: Its class; several are joined by `LABEL_SEPARATOR`.
         group: Value of --group-by.
         split: The split it is assigned to.
         kept: Values of `labels.kept_columns`, in their order; empty if the record has no columns.
@@ -128,6 +131,26 @@ class Annotations(NamedTuple):
     group: str | None = None
     split: str | None = None
     kept: tuple[Any, ...] = ()
+
+
+def join_labels(names: Iterable[str]) -> str:
+    """The distinct names of a record with several labels, sorted, as one text.
+
+    Raises:
+        Rejection: A name holds the separator.
+    """
+    return LABEL_SEPARATOR.join(checked_label(name) for name in sorted(set(names)))
+
+
+def checked_label(name: str) -> str:
+    """The name of a class, which would be two with the separator in it.
+
+    Raises:
+        Rejection: It holds the separator.
+    """
+    if LABEL_SEPARATOR in name:
+        raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
+    return name
 
 
 class SourceItem(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.corpus.record import LABEL_SEPARATOR
 from shard_format import LABELS_FIELD, Feature, Schema, encode_features, label_column
 
 

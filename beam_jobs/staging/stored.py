@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, bounds_of, slices
-from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.corpus.record import LABEL_SEPARATOR
 from beam_jobs.workspace import read_batches, read_table, schema_in
 from foundation import storage
 from foundation.storage import Place

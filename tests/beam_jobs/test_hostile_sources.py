@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.corpus.listing import CorpusListing
-from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.record import LABEL_SEPARATOR
 from beam_jobs.images.encode import decode_stored
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types import RECORD_TYPES

@@ -12,8 +12,8 @@ from beam_jobs.corpus.annotations import CLASSES, FORMATS
 from beam_jobs.corpus.annotations.files import is_folder
 from beam_jobs.corpus.annotations.objects import ImageAnnotations
 from beam_jobs.corpus.annotations.store import AnnotationStore
-from beam_jobs.corpus.names import join_labels, readable_name
-from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.names import readable_name
+from beam_jobs.corpus.record import Annotations, Rejection, SourceItem, join_labels
 from beam_jobs.corpus.sniffing import is_coco
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.options import ImageOptions

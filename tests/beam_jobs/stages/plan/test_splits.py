@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels
+from beam_jobs.corpus.record import LABEL_SEPARATOR, join_labels
 from beam_jobs.dedup.clusters import MEMBER_COLUMNS, NO_NEAR_PAIRS, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.stages.labels import class_counts, label_lists, sorted_names, strata_of
