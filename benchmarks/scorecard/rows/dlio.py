@@ -36,6 +36,7 @@ def _make_form(bench: Bench, workload: str, form: str) -> Path:
         return out
     arguments = (workload, form, out, json.dumps(bench.is_small))
     if form == "shardmill":
+        wanted = WORKLOADS[workload]
         images = root / "parquet"
         run("dlio_forms", workload, "parquet", images, json.dumps(bench.is_small))
         options = {
@@ -44,7 +45,7 @@ def _make_form(bench: Bench, workload: str, form: str) -> Path:
             "dedup": "off",
             "no_labels": True,
             "split": "train=1",
-            "num_shards": WORKLOADS[workload].files,
+            "num_shards": (wanted.small if bench.is_small else wanted).files,
             "keep_columns": "size:int64",
         }
         run("shardmill_build", "image", images, root / "set", json.dumps(options))
