@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
 from pathlib import Path
@@ -48,6 +50,14 @@ _LONGEST = (
     "checkpointing/test_resume.py",
     "docs/test_demo.py",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "interop":
+        # torchvision loads Triton, which aborts the process where TensorFlow is loaded already:
+        # both register the options of an LLVM of their own.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
