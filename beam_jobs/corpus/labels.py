@@ -139,6 +139,10 @@ class FolderLabels:
             return item.rejected(no_split_folder())
         if label is None and self._needs_folder:
             return item.rejected(Rejection("no-class-folder", "the file is not in a class folder"))
+        try:
+            checked_label(label or "")  # a folder is one class, also with --multi-label
+        except Rejection as rejection:
+            return item.rejected(rejection)
         return item
 
     def _source_split(self, record_id: str) -> str | None:

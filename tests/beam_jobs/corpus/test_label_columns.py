@@ -155,9 +155,11 @@ def test_a_name_with_the_separator_is_rejected(tmp_path: Path, make_images: Any)
         folder = folders / ("a\x1fb" if number % 2 else "c")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.jpg").write_bytes(data)
-    done = preprocess(ImageOptions((str(folders),), str(tmp_path / "images"), workers=1))
-    assert done.manifest.ledger.reasons == {"bad-label": 2}
-    assert done.manifest.schema["label"].class_names == ("c",)
+    for several in (False, True):
+        out = str(tmp_path / f"images-{several}")
+        done = preprocess(ImageOptions((str(folders),), out, workers=1, multi_label=several))
+        assert done.manifest.ledger.reasons == {"bad-label": 2}
+        assert done.manifest.schema["label"].class_names == ("c",)
 
 
 def test_the_first_label_alone_is_balanced(tmp_path: Path) -> None:
