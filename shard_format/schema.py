@@ -86,7 +86,7 @@ class Feature:
 
     @classmethod
     def parse(cls, name: str, form: str) -> Feature:
-        """The feature of a form such as "int64", "float32[*,4]" or "text[*][*]".
+        """The feature of a form such as "int64", "float32[*,4]" or `text[*][*]`.
 
         In brackets are sizes, and "*" where they vary; lists of lists have two pairs of brackets.
 
