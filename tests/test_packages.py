@@ -18,8 +18,8 @@ THIRD_PARTY = {
     "foundation": {"boto3", "google", "hdfs_native", "obstore", "pyarrow", "typing_extensions"},
     "shard_format": {"google_crc32c", "numpy", "pyarrow", "typing_extensions"},
     "beam_jobs": {
-        *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "jinja2", "markupsafe", "numpy"),
-        *("ijson", "orjson", "pi_heif", "pycocotools", "yaml"),
+        *("PIL", "apache_beam", "array_record", "chardet", "cv2", "ftfy", "jinja2", "markupsafe"),
+        *("ijson", "numpy", "orjson", "pi_heif", "pycocotools", "yaml"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         *("typing_extensions", "xxhash"),
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,8 +23,20 @@ _NOTES = {
         *("dataset_infos.json", "dataset_dict.json"),
     )
 }
+# Of MosaicML Streaming, LitData and conversions, by how they begin.
+_INDEXES = (b"index.json", b"conversion.json")
+_INDEX = re.compile(
+    rb'\{\s*("version":\s*\d+,\s*)?"(shards|chunks)":\s*\[|\{\s*"to":\s*"\w+",\s*"set":'
+)
+_INDEX_BYTES = 256
 _LABELS_SUFFIX = naming.LABELS_SUFFIX.encode()
-_DESCRIBED = (".parquet", ".arrow", ".feather", "tfrecord")  # in names of the files they describe
+_DESCRIBED = (
+    ".parquet",
+    ".arrow",
+    ".feather",
+    "tfrecord",
+    "array_record",
+)  # in names of the files they describe
 
 
 class FeatureNames(NamedTuple):
@@ -51,6 +64,11 @@ def is_note(path: bytes) -> bool:
     """Whether a file describes files of records in its folder, and holds no record itself."""
     # Most files are none, and a Path takes longer than the rest of their listing.
     name = path.rpartition(b"/")[2]
+    if name in _INDEXES:
+        try:
+            return bool(_INDEX.match(storage.read_range(place_of(path), 0, _INDEX_BYTES)))
+        except OSError:
+            return False
     if name not in _NOTES and not name.endswith(_LABELS_SUFFIX):
         return False
     try:

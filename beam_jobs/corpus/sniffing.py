@@ -41,6 +41,7 @@ _XHTML = re.compile(_PROLOG + rb"<(!doctype\s+html|html)\b", re.I | re.S)
 _XML = re.compile(rb"\s*<(\?xml\s|rss[\s>]|feed\s|TEI[\s>]|svg\s)")
 _COCO = re.compile(rb'\s*\{\s*"(info|licenses|images|annotations|categories|type)"\s*:\s*[\[{"]')
 _OF_COCO = re.compile(rb'"(file_name|image_id|supercategory)"\s*:')
+_CHUNK_NAME = re.compile(r"^chunk-\d+-\d+(\.zstd)?\.bin$")
 _IDX_NAME = re.compile(r"idx[134]-ubyte$")
 
 
@@ -138,8 +139,8 @@ def text_format(head: bytes, name: str) -> str:
     form = named if named in formats_of("text") else UNKNOWN
     if form and FORMATS[form].magic:
         return form  # it is damaged at its beginning, and reading says so
-    if "tfrecord" in name.lower():
-        return "tfrecord"
+    if kind := _usual_name(name.lower()):
+        return kind
     # A zero in a file with the name of a text format is a matter of its record.
     if head.startswith(_NOT_TEXT) or not (form or _is_text(head)):
         return UNKNOWN
@@ -169,11 +170,19 @@ def _is_tar(head: bytes) -> bool:
 def _kind_by_name(name: str) -> str:
     if is_image_name(name):
         return IMAGE
-    if "tfrecord" in name:
-        return "tfrecord"
+    if kind := _usual_name(name):
+        return kind
     if _IDX_NAME.search(name.removesuffix(".gz")):
         return "idx"
     return _EXTENSIONS.get(_extension(name), UNKNOWN)
+
+
+def _usual_name(name: str) -> str:
+    """The format whose files have such names, in lower case, without an ending of their own."""
+    for kind in ("tfrecord", "array_record"):
+        if kind in name:
+            return kind
+    return "litdata" if _CHUNK_NAME.search(name) else ""
 
 
 def _extension(name: str) -> str:

@@ -29,6 +29,8 @@ from shard_format import UsageError, load_manifest
 
 # The format of every file, or of every member, by --source; others are formats themselves.
 _IMAGE_FILES = ("class-folders", "table", *CONTAINERS)
+# Those whose first files say which columns every record has.
+_WITH_COLUMNS = ("parquet", "arrow", "tfrecord", "array_record", "mds", "litdata")
 _DEFAULT_COLUMN, _ALSO_TRIED = "image", "image/encoded"
 # Names of columns with positions in an image.
 _OF_PIXELS = re.compile(
@@ -70,7 +72,7 @@ class ImageExtractor(FileExtractor):
             check_class_folders(options, may_be_one=self._options.split is not None)
         if options.source in ("class-folders", "idx"):
             _check_no_columns(options)
-        if options.source in ("parquet", "arrow", "tfrecord"):
+        if options.source in _WITH_COLUMNS:
             check_columns(options, extractor)
         return dataclasses.replace(options, notes=(*options.notes, *_notes_on_pixels(options)))
 

@@ -69,6 +69,12 @@ FORMATS = {
     "arrow": FileFormat(
         f"{_FORMATS}.arrow:Arrow", _BOTH, (b"ARROW1", b"\xff\xff\xff\xff"), ("arrow", "feather")
     ),
+    "array_record": FileFormat(
+        f"{_FORMATS}.array_record:ArrayRecord", _BOTH, (b"\x83\xafp\xd1\r\x88J?",)
+    ),
+    "mds": FileFormat(f"{_FORMATS}.mds:Mds", _BOTH, extensions=("mds",)),
+    # Recognized by the name of a chunk; its columns are in another file.
+    "litdata": FileFormat(f"{_FORMATS}.litdata:LitData", _BOTH),
     # These two are recognized by the checksum of a length, and by a header.
     "tfrecord": FileFormat(f"{_FORMATS}.tfrecord:TfRecord", _BOTH),
     "idx": FileFormat(f"{_FORMATS}.idx:Idx", ("image",)),

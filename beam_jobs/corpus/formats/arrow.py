@@ -24,10 +24,10 @@ class Arrow(Columnar):
         if head != _FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
             detail = f"the file begins with {head!r}, not as Arrow files do"
             raise Rejection("not-an-arrow", detail)
-        return _ArrowFile(pa.PythonFile(file, mode="r"), is_file=head == _FILE_MAGIC)
+        return ArrowFile(pa.PythonFile(file, mode="r"), is_file=head == _FILE_MAGIC)
 
 
-class _ArrowFile(ColumnFile):
+class ArrowFile(ColumnFile):
     """An Arrow file or stream; a group of rows is a record batch.
 
     A file whose end is missing is read as the stream that it contains.

@@ -84,11 +84,15 @@ class Columnar(Format):
             DAMAGE: It cannot be opened.
         """
 
+    def open_part(self, file: ByteStream, part: FilePart) -> ColumnFile:
+        """`open_file` of a part, for what is next to it."""
+        return self.open_file(file)
+
     @override
     def find(self, part: FilePart) -> Iterator[Found]:
         with _seekable(part) as file:
             try:
-                yield from self._rows(self.open_file(file), part)
+                yield from self._rows(self.open_part(file, part), part)
             except DAMAGE as error:
                 data = self.readable_bytes(part)
                 raise Rejection("damaged-file", first_line(error), data=data) from None
@@ -114,7 +118,7 @@ class Columnar(Format):
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         with _seekable(part) as file:
             try:
-                return self._first_rows(self.open_file(file))
+                return self._first_rows(self.open_part(file, part))
             except DAMAGE as error:
                 raise Rejection("damaged-file", first_line(error)) from None
 

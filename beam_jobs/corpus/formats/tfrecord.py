@@ -130,11 +130,16 @@ class TfRecord(Format):
         if len(framed) < size + FOOTER_BYTES:
             return self._damaged(number, cut_off, header + framed)
         example, footer = framed[:-FOOTER_BYTES], framed[-FOOTER_BYTES:]
+        if masked_crc(example) != _CRC.unpack(footer)[0]:
+            detail = f"its {size} bytes do not match their checksum"
+            rejection = Rejection("damaged-record", detail, data=example)
+            return FoundRejection(self.place(number), rejection, {})
+        return self.found(number, example, part)
+
+    def found(self, number: int, example: bytes, part: FilePart) -> FoundRecord | FoundRejection:
+        """The record in an Example that is whole."""
         fields: dict[str, Any] = {}
         try:
-            if masked_crc(example) != _CRC.unpack(footer)[0]:
-                detail = f"its {size} bytes do not match their checksum"
-                raise Rejection("damaged-record", detail)
             if self.extractor.keeps_example:
                 return FoundRecord(self.place(number), example)
             features = _decoded(example)
