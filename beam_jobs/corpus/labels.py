@@ -47,6 +47,8 @@ COLUMN_FLAGS = {
     "keep": "--keep-columns",
     "caption": "--caption-column",
     "mask": "--mask-column",
+    "id": "--id-column",
+    "license": "--license-column",
 }
 
 
@@ -74,10 +76,10 @@ def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
 
 
 def kept_columns(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of the columns that are kept: of --keep-columns, captions, masks, labels.
+    """The features of the columns that are kept: of --keep-columns, captions, masks, labels, ids.
 
-    Of a job with annotations, the last one are these, as JSON. Of them, of captions and of masks
-    the record type makes features (`RecordType.consumed`).
+    Of a job with annotations, the last one are these, as JSON. Those of
+    `PreprocessOptions.consumed_columns` and `RecordType.consumed` become no features as they are.
     """
     labels = (Feature(name, "class_label") for name in options.further_labels)
     objects = (ANNOTATIONS,) if options.table is not None and options.labels is None else ()

@@ -11,6 +11,7 @@ from beam_jobs.options.values import (
     DEFAULT_SPLIT,
     FILE,
     FOLDER,
+    NAMES,
     SIZE,
     SPLIT_BY_PATTERN,
     check_id_prefix,
@@ -202,6 +203,23 @@ class PreprocessOptions:
         check=lambda flag, value: parse_kept(value),
         reading=7,
     )
+    id_column: str | None = option(
+        None,
+        "Column or field with the id of a record, which no other record may have. Without it the "
+        "id is the place of the record in SRC.",
+        "NAME",
+        absent_as=None,
+    )
+    license_column: str | None = option(
+        None, "Column or field with the license of a record.", "NAME", absent_as=None
+    )
+    require_license: str | None = option(
+        None,
+        "Keep the records with one of these licenses alone; 'CC-BY-4.0', 'cc by 4.0' and the URL "
+        "of its text are the same.",
+        form=NAMES,
+        absent_as=None,
+    )
     seed: int = option(
         0,
         "Seed of the global shuffle; it never changes which split a record is in.",
@@ -338,6 +356,11 @@ class PreprocessOptions:
         several = f"--label-column {self.label_column}"
         if self.multi_label and self.further_labels:
             self._refuse_pair("--multi-label", several, "needs one label column")
+        if (self.license_column is None) != (self.require_license is None):
+            raise UsageError(
+                "--license-column names the column, and --require-license the licenses to keep. "
+                "Give both of them, or --keep-columns to keep the license of every record."
+            )
         for name in self.further_labels:
             if name in {feature.name for feature in parse_kept(self.keep_columns)}:
                 self._refuse_pair("--keep-columns", several, f"names {name!r} too")
@@ -371,8 +394,14 @@ class PreprocessOptions:
 
     @property
     def consumed_columns(self) -> dict[str, Feature]:
-        """Columns of which the record type makes features of its own, by their use."""
-        return {}
+        """Columns that are read and become no features as they are, by their use."""
+        named = {"id": self.id_column, "license": self.license_column}
+        kept = {feature.name for feature in parse_kept(self.keep_columns)}
+        return {
+            use: Feature(name, "text")
+            for use, name in named.items()
+            if name is not None and name not in kept
+        }
 
     @property
     def has_groups(self) -> bool:
@@ -422,6 +451,8 @@ class PreprocessOptions:
             if field.name not in without
             and not (field.name in absent and getattr(self, field.name) == absent[field.name])
         }
+        if self.id_column is not None:
+            del values["source"]  # nothing of a record follows from where it was
         values["shard_size"] = parse_size("--shard-size", self.shard_size)
         if self.dedup != "near":
             # No near duplicates are searched for. As its default, so that sets keep their hashes.

@@ -252,7 +252,7 @@ Examples:
     @property
     @override
     def consumed_columns(self) -> dict[str, Feature]:
-        columns = {}
+        columns = super().consumed_columns
         if self.caption_column:
             caption, several = self.caption
             columns["caption"] = Feature(caption, "text", (-1,) if several else ())

@@ -119,7 +119,10 @@ Examples:
     @override
     def _check_combinations(self) -> None:
         super()._check_combinations()
-        for name in ("labels", "keep_columns", "include", "exclude", "label_pattern"):
+        for name in (
+            *("labels", "keep_columns", "include", "exclude", "label_pattern"),
+            *("id_column", "license_column"),
+        ):
             if getattr(self, name, None) is not None:
                 raise UsageError(
                     f"{flag_of(name)} is for files, and a program reads these records. Leave it "

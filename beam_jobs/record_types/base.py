@@ -112,7 +112,8 @@ class RecordType(abc.ABC):
             their sums over the kept records.
         late_columns: Index columns, besides the main label, that sharding fills in.
         kept_columns: Index columns of --keep-columns: of those that are one number or text.
-        consumed: Kept columns of which it makes features of its own.
+        consumed: Kept columns of which it makes features of its own, besides those that
+            `PreprocessOptions.consumed_columns` names.
         plans_at_once: Whether `plan_changes` looks at all units.
         sample_bytes: Bytes of the sample that `prepare_shared_artifacts` reads, about; 0 for none.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.

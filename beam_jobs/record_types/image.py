@@ -117,8 +117,7 @@ class ImageRecords(SingleRecords):
 
             self._captions = Captions(options)
         annotations = (ANNOTATIONS,) if options.annotations is not None else ()
-        consumed = (*annotations, *options.consumed_columns.values())
-        self.consumed = frozenset(one.name for one in consumed)
+        self.consumed = frozenset(one.name for one in annotations)
         self._placer = placer_of(options)
         names = [one.name for one in kept_columns(options)]
         annotation = options.mask_column or ANNOTATIONS.name

@@ -93,7 +93,8 @@ def items_of_build(
     records, begins = record_ids(directory)
     chosen = np.isin(listed, known) | np.isin(items, begins)
     is_all = 0 < len(known) <= chosen.sum()
-    is_partial = read is None or len(records) < read
+    # Ids of --id-column do not say which item they are of.
+    is_partial = read is None or len(records) < read or any(job.id_column for job in jobs)
     if not is_all and (is_partial or MERGED_KEY in whole_build(directory)):
         # Some ids are in damaged files alone, or were removed: all that no other build has read.
         elsewhere = [record_ids(other).begins for other in others]

@@ -142,11 +142,15 @@ class RecordRepair:
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
         self._provide_tokenizer()
-        units = list(self._units_with(sorted(self.missing)))
+        # Ids of --id-column do not say which unit they are of.
+        likely = read_units(self._workspace) if job.id_column else self._units_with(self.missing)
+        units = list(likely)
         total, done = sum(unit.bytes for unit in units), 0
         own = {entry.name for entry in storage.list_folder(self._workspace.units)}
 
         def stage(unit: Unit) -> int:
+            if not self.missing:
+                return unit.bytes
             summary = stage_unit(unit, context)
             if summary.kept:
                 self._take_unit(unit.key, context.record_type)

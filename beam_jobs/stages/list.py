@@ -59,6 +59,8 @@ UNIT_VERSION = 3
 _LABELLED = {"files_without_row": "names"}
 # Of jobs with --keep-columns: sidecars of earlier versions lack these columns.
 _KEPT = {"kept": "in the sidecar"}
+# Units of earlier versions were staged without these options.
+_YOUNGER = ("id_column", "license_column", "require_license")
 
 _UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
 _SHOWN_REJECTED = 3
@@ -231,6 +233,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         "split": options.split if splits_are_given(options.split) else "",
         **({} if options.table is None else _LABELLED),
         **(_KEPT if record_type.kept_columns else {}),
+        **{name: value for name in _YOUNGER if (value := getattr(options, name)) is not None},
         **record_type.stage_options(),
     }
     unit_records = max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS))

@@ -20,6 +20,7 @@ from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.kept_values import kept_value
 from beam_jobs.corpus.labels import check_annotated, kept_columns
+from beam_jobs.corpus.licenses import check_license, license_id
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
     FILTER,
@@ -39,7 +40,7 @@ from beam_jobs.corpus.source_io import (
 )
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
-from beam_jobs.options.values import splits_are_given
+from beam_jobs.options.values import parse_names, splits_are_given
 from beam_jobs.progress import SteadyReports, report
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.staging.listed_items import read_unit
@@ -244,7 +245,18 @@ class UnitAtWork:
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
         kept = [field.with_name(kept_column(field.name)) for field in record_type.kept_columns]
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels, *kept])
-        self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
+        self._consumed = {*record_type.consumed}
+        self._consumed |= {one.name for one in options.consumed_columns.values()}
+        names = [feature.name for feature in self._kept]
+        self._id, self._license = (
+            None if column is None else names.index(column)
+            for column in (options.id_column, options.license_column)
+        )
+        required = options.require_license
+        licenses = parse_names("--require-license", required) if required else ()
+        self._licenses = {license_id(name) for name in licenses}
+        # With their positions in the unit, and the ids that say where they are.
+        self._waiting: list[tuple[int, str, RawRecord]] = []
         self._waiting_bytes = 0
         self._unreleased_bytes = 0  # of records since memory was released
         self._frames = Spool(workspace.scratch_file())
@@ -265,16 +277,17 @@ class UnitAtWork:
         if isinstance(result, UnusableRecord):
             self._reject(position, result.record_id, result.label, result.rejection)
             return
+        place = result.record_id
         try:
             if self._is_annotated:
                 check_annotated(result.annotations, self._options)
             if self._kept:
-                result = self._with_kept(result)
+                result = self._with_own_id(self._with_kept(result))
         except Rejection as rejection:
             rejected = rejection.at("prepare").with_data(result.original)
-            self._reject(position, result.record_id, result.annotations.label, rejected)
+            self._reject(position, place, result.annotations.label, rejected)
             return
-        self._waiting.append((position, result))
+        self._waiting.append((position, place, result))
         self._waiting_bytes += result.size or len(result.original)
         full = self._waiting_bytes >= self._record_type.batch_bytes
         if full or len(self._waiting) == bounds.STAGED_RECORDS:
@@ -289,18 +302,18 @@ class UnitAtWork:
         if not self._waiting:
             return
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        prepared = self._record_type.prepare_batch([record for _, record in waiting])
+        prepared = self._record_type.prepare_batch([record for _, _, record in waiting])
         for row, rejection in prepared.rejects:
-            position, record = waiting[row]
-            self._reject(position, record.record_id, record.annotations.label, rejection)
-        records = [waiting[row][1] for row in prepared.rows.tolist()]
+            position, place, record = waiting[row]
+            self._reject(position, place, record.annotations.label, rejection)
+        records = [waiting[row][2] for row in prepared.rows.tolist()]
         if not records:
             return
         self.noted.update(prepared.noted)
         values, further = dict(prepared.values), dict[str, Any]()
         for number, feature in enumerate(self._kept):
             kept = [record.annotations.kept[number] for record in records]
-            if feature.name in self._record_type.consumed:
+            if feature.name in self._consumed:
                 continue
             if feature.kind == "class_label":
                 further[label_column(feature.name)] = kept
@@ -355,6 +368,25 @@ class UnitAtWork:
             return record
         empty = tuple(kept_value({}, feature, "a record without columns") for feature in self._kept)
         return record._replace(annotations=record.annotations._replace(kept=empty))
+
+    def _with_own_id(self, record: RawRecord) -> RawRecord:
+        """The record with its id of --id-column.
+
+        A rejected one keeps the other, by which it is found in the corpus.
+
+        Raises:
+            Rejection: It has none, or its license is not one that is required.
+        """
+        kept = record.annotations.kept
+        if self._license is not None:
+            check_license(str(kept[self._license]), self._licenses)
+        if self._id is None:
+            return record
+        own = str(kept[self._id])
+        if not own.strip():
+            raise Rejection("no-id", f"it has no {self._options.id_column!r}")
+        prefix = self._options.id_prefix
+        return record._replace(record_id=f"{prefix}/{own}" if prefix else own)
 
     def _reject(
         self, position: int, record_id: str, label: str | None, rejection: Rejection

@@ -39,6 +39,7 @@ from beam_jobs.stages.plan.list_duplicates import list_at_once
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
 from beam_jobs.stages.plan.quantiles import Quantiles, histogram_bits
+from beam_jobs.stages.plan.repeated_ids import check_ids
 from beam_jobs.stages.plan.splits import (
     Identity,
     by_corpus,
@@ -165,6 +166,8 @@ def _find_duplicates(
     report(workspace.progress, "plan", total=_work(sidecars, options, context.record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
     excluded = find_excluded(summaries, sidecars, context)
+    if options.id_column is not None:
+        check_ids(sidecars, options.id_column, partition_rows)
     clusters = find_duplicates(sidecars, context, partition_rows)
     earlier = None
     if options.base:

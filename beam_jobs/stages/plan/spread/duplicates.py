@@ -70,21 +70,27 @@ def find_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Sends the heads that occur again to the ranges of units that have them."""
     sizes: dict[str, bytes] = {}
     begins = plan.begins
-    parts = max(1, -(-plan.records // (plan.ranges * bounds.MOST_PARTITION_ROWS)))
-    with (
-        plan.partitions(HEADS, parts) as partitions,
-        plan.sent(_REPEATS, number, HEADS, sizes) as by_source,
-    ):
-        for source, received in plan.received(_HEADS, number, HEADS):
-            rows = received.copy()
-            rows["record"] += begins[source]
-            partitions.add(range_of(rows["head"] // np.uint64(plan.ranges), parts), rows)
-        for rows in partitions.take():
+    with plan.sent(_REPEATS, number, HEADS, sizes) as by_source:
+        for rows in received_heads(plan, _HEADS, number):
             repeats = rows[repeated(rows["head"])]
             sources = plan.sources(repeats["record"])
             repeats["record"] -= begins[sources]
             by_source.add(sources, repeats)
     return {"sizes": sizes}
+
+
+def received_heads(plan: SpreadPlan, exchange: str, number: int) -> Iterator[StructuredArray]:
+    """Rows of HEADS of a range of hashes, with numbers in the corpus, some at a time.
+
+    All with the same hash come at once.
+    """
+    parts = max(1, -(-plan.records // (plan.ranges * bounds.MOST_PARTITION_ROWS)))
+    with plan.partitions(HEADS, parts) as partitions:
+        for source, received in plan.received(exchange, number, HEADS):
+            rows = received.copy()
+            rows["record"] += plan.begins[source]
+            partitions.add(range_of(rows["head"] // np.uint64(plan.ranges), parts), rows)
+        yield from partitions.take()
 
 
 def describe_repeats(plan: SpreadPlan, number: int) -> dict[str, Any]:

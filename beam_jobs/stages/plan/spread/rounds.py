@@ -20,6 +20,7 @@ from beam_jobs.stages.plan.spread import (
     groups,
     listing,
     near,
+    repeated_ids,
     shards,
     splits,
 )
@@ -81,7 +82,10 @@ class Round(NamedTuple):
 def _rounds(context: JobContext) -> list[Round]:
     """The rounds of a job, each over all ranges of units or of hashes."""
     options = context.options
-    rounds = [Round("ReadUnits", read_units, after_units), *_duplicates(context)]  # units
+    rounds = [Round("ReadUnits", read_units, after_units)]  # units
+    if options.id_column is not None:
+        rounds.append(Round("CompareIds", repeated_ids.compare_ids))  # ids
+    rounds += _duplicates(context)
     rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
     given, grouped = splits_are_given(options.split), options.has_groups
     if options.stratify and not given:
@@ -231,7 +235,9 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     sidecars.fetch()
     sizes: dict[str, bytes] = {}
     if plan.context.options.dedup != "off":
-        sizes = duplicates.send_heads(plan, number, sidecars)
+        sizes |= duplicates.send_heads(plan, number, sidecars)
+    if plan.context.options.id_column is not None:
+        sizes |= repeated_ids.send_ids(plan, number, sidecars)
     row_bytes = sum(table.nbytes for _, table in sidecars.without_progress())
     written = units.write_columns() if sidecars.records else ""
     plan.decisions.columns = [written] * plan.ranges
