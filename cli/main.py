@@ -71,6 +71,7 @@ def shardmill() -> None:
     shardmill evaluate run                            measure the model on its test split
     shardmill export run --out served                 write the model for a server or a phone
     shardmill predict run photo.jpg                   classify files or texts
+    shardmill convert set --to webdataset --out tars  write it in the format of another program
     shardmill export-annotations set --out coco       write boxes for programs that look at them
     shardmill export-index set                        write record offsets for other readers
     shardmill cache                                   show copies of sets on this disk
@@ -86,6 +87,7 @@ def shardmill() -> None:
 _COMMANDS = {
     "cache": "List the copies in a cache directory, or delete them.",
     "compact": "Merge the generations of a set, or remove records.",
+    "convert": "Write a set as WebDataset, MDS, Parquet, or in another format.",
     "demo": "Preprocess sample photographs and texts, train on both.",
     "doctor": "Find the bottleneck of a training, and faster options.",
     "evaluate": "Measure a model on records that it was not trained on.",

@@ -31,6 +31,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "yaml",
     ),
     "heic": ("pi_heif",),
+    # Formats of `shardmill convert`, each by its own library.
+    "webdataset": ("webdataset",),
+    "mds": ("streaming",),
+    "array_record": ("array_record",),
+    "litdata": ("litdata",),
     "export": ("ai_edge_litert", "onnx", "onnxruntime", "tf2onnx"),
 }
 

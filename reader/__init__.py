@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from reader.access.random_access import random_access as random_access
     from reader.annotation_export import AnnotationExport as AnnotationExport
     from reader.annotation_export import export_annotations as export_annotations
+    from reader.conversion.job import Conversion as Conversion
+    from reader.conversion.job import convert as convert
     from reader.index_export import IndexExport as IndexExport
     from reader.index_export import export_index as export_index
     from reader.loading import load as load
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AccessInfo": "reader.access.indexed_split",
     "AnnotationExport": "reader.annotation_export",
+    "Conversion": "reader.conversion.job",
     "IndexExport": "reader.index_export",
     "Mixture": "reader.mixing",
     "Normalization": "reader.transforms.normalization",
@@ -55,6 +58,7 @@ _HOMES = {
     "Stream": "reader.stream",
     "StreamInfo": "reader.stream",
     "TokenInfo": "reader.record_types",
+    "convert": "reader.conversion.job",
     "export_annotations": "reader.annotation_export",
     "export_index": "reader.index_export",
     "kind_of": "reader.options",

@@ -23,7 +23,7 @@ from reader.record_types import RECORD_TYPES, ParserFactory
 from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageParser
 from reader.records.open_split import OpenSplit
-from reader.records.selection import missing_columns, selected_records
+from reader.records.selection import class_names_of, missing_columns, selected_records
 from reader.records.split_index import open_lazily
 from reader.stream import StreamInfo, stream_info
 from reader.windows import Windows
@@ -32,7 +32,6 @@ from shard_format import (
     ShardSetError,
     SplitInfo,
     UsageError,
-    label_column,
 )
 
 if TYPE_CHECKING:
@@ -110,8 +109,14 @@ def open_split(directory: Directory, options: ReadOptions) -> Opened:
     selection: Int64Array | None = None
     if options.where is not None:
         where = root / manifest.index_file(options.split)
-        names, missing = _class_names(manifest), missing_columns(manifest.schema, index, root)
+        schema = manifest.schema
+        names, missing = class_names_of(schema), missing_columns(schema, index, root)
         selection = selected_records(options.where, index, names, where, missing)
+        if not len(selection):
+            raise UsageError(
+                f"where={options.where!r} selects none of the {split.records} records of {where}. "
+                f"Columns are {', '.join(index.column_names)}; widen the condition."
+            )
         _check_batch(len(selection), f"records that where={options.where!r} selects", options, root)
     geometry = _checked_geometry(split, options, root, selection)
     opened = OpenSplit(root, manifest, options.split, index, geometry, selection)
@@ -218,13 +223,6 @@ def _check_batch(records: int, which: str, options: ReadOptions, root: Path) -> 
             f"{options.split!r} of {root}. Pass a smaller one, or "
             'remainder="pad" or "wrap", or epochs=1, where the last batch may be smaller.'
         )
-
-
-def _class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:
-    """By the column of a label with one class a record, the names of the classes."""
-    labels = [one for one in manifest.schema.labels if not one.shape]
-    names = {label_column(one.name): one.class_names for one in labels}
-    return names | ({"label": labels[0].class_names} if labels else {})
 
 
 def _checked_geometry(

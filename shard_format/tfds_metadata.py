@@ -28,9 +28,39 @@ def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> di
 
     An earlier version may have written other bytes; compare with the SHA-256 of the manifest.
     """
+    return _files(
+        name,
+        schema,
+        "tfrecord",
+        {
+            # TFDS counts payloads, not frames.
+            split: (_ShardLengths(info.shards), info.bytes - FRAME_BYTES * info.records)
+            for split, info in splits.items()
+            if info.shards
+        },
+    )
+
+
+def array_record_files(
+    name: str, schema: Schema, splits: Mapping[str, tuple[Sequence[int], int]]
+) -> dict[str, bytes]:
+    """The content of the same files for the records in files of ArrayRecord.
+
+    Args:
+        name: Name of the set.
+        schema: Its schema.
+        splits: By the name of a split the records of each file, and the bytes of all examples.
+    """
+    texts = {split: (list(map(str, files)), size) for split, (files, size) in splits.items()}
+    return _files(name, schema, "array_record", texts)
+
+
+def _files(
+    name: str, schema: Schema, file_format: str, splits: Mapping[str, tuple[list[str], int]]
+) -> dict[str, bytes]:
     files = {
         naming.FEATURES: _json(_features(schema)),
-        naming.DATASET_INFO: _dataset_info(name, schema, splits),
+        naming.DATASET_INFO: _dataset_info(name, schema, file_format, splits),
     }
     for label in (feature for feature in schema.features if feature.kind == "class_label"):
         lines = "\n".join(map(_one_line, label.class_names)) + "\n"
@@ -38,22 +68,22 @@ def tfds_files(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> di
     return files
 
 
-def _dataset_info(name: str, schema: Schema, splits: Mapping[str, SplitInfo]) -> bytes:
+def _dataset_info(
+    name: str, schema: Schema, file_format: str, splits: Mapping[str, tuple[list[str], int]]
+) -> bytes:
     """The content of dataset_info.json."""
     info: dict[str, Any] = {
         "name": name,
         "version": "1.0.0",
-        "fileFormat": "tfrecord",
+        "fileFormat": file_format,
         "splits": [
             {
-                "name": split_name,
+                "name": split,
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-                # TFDS counts payloads, not frames.
-                "numBytes": str(split.bytes - FRAME_BYTES * split.records),
-                "shardLengths": _ShardLengths(split.shards),
+                "numBytes": str(size),
+                "shardLengths": lengths,
             }
-            for split_name, split in splits.items()
-            if split.shards
+            for split, (lengths, size) in splits.items()
         ],
     }
     names = {feature.name for feature in schema.features}

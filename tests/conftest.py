@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 pytest_plugins = [
+    "tests.fixtures.any_records",
     "tests.fixtures.command_line",
     "tests.fixtures.corpora",
     "tests.fixtures.damage",

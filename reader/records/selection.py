@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.storage import Place
 from reader.order.numpy_order import Int64Array
 from reader.records.split_index import SplitIndex
-from shard_format import Schema, UsageError
+from shard_format import Schema, UsageError, label_column
 from shard_format.kept_columns import is_in_index
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
@@ -38,7 +38,7 @@ _RULE = (
 NONE_MISSING: Mapping[str, str] = {}
 
 
-def missing_columns(schema: Schema, index: SplitIndex, root: Path) -> dict[str, str]:
+def missing_columns(schema: Schema, index: SplitIndex, root: Place) -> dict[str, str]:
     """What to do about the kept columns of records that the index lacks, by their names.
 
     The index of a set that was built by an earlier version has none of them.
@@ -58,11 +58,18 @@ def missing_columns(schema: Schema, index: SplitIndex, root: Path) -> dict[str, 
     }
 
 
+def class_names_of(schema: Schema) -> dict[str, tuple[str, ...]]:
+    """By the column of a label with one class a record, the names of the classes."""
+    labels = [one for one in schema.labels if not one.shape]
+    names = {label_column(one.name): one.class_names for one in labels}
+    return names | ({"label": labels[0].class_names} if labels else {})
+
+
 def selected_records(
     where: str,
     index: SplitIndex,
     class_names: Mapping[str, tuple[str, ...]],
-    place: Path,
+    place: Place,
     missing: Mapping[str, str] = NONE_MISSING,
 ) -> Int64Array:
     """[n] int64 ascending: the numbers of the records that a condition selects.
@@ -77,8 +84,8 @@ def selected_records(
         missing: See `missing_columns`.
 
     Raises:
-        UsageError: It is no such condition, names an unknown column, compares values of other
-            types, or selects no record.
+        UsageError: It is no such condition, names an unknown column, or compares values of other
+            types.
     """
     condition = _Condition(where, index.column_names, class_names, place, missing)
     rows = index.select(sorted(condition.columns))
@@ -96,13 +103,7 @@ def selected_records(
             f"where={where!r} does not fit the columns {types} of {place}: "
             f"{str(error).splitlines()[0]}. Compare numbers with numbers, and texts with texts."
         ) from error
-    every = np.concatenate([*selected, np.zeros(0, np.int64)])
-    if not len(every):
-        raise UsageError(
-            f"where={where!r} selects none of the {number} records of {place}. Columns are "
-            f"{', '.join(index.column_names)}; widen the condition."
-        )
-    return every
+    return np.concatenate([*selected, np.zeros(0, np.int64)])
 
 
 _NUMBER = " number"  # a column that no index has
@@ -121,7 +122,7 @@ class _Condition:
         where: str,
         names: list[str],
         class_names: Mapping[str, tuple[str, ...]],
-        place: Path,
+        place: Place,
         missing: Mapping[str, str],
     ) -> None:
         self._where, self._names, self._place = where, names, place

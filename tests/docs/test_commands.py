@@ -22,6 +22,7 @@ PAGES = (
     "docs/changes.md",
     "docs/command-line.md",
     "docs/engines.md",
+    "docs/exchange.md",
 )
 # Pages with commands that other tests run.
 OTHER_PAGES = {

@@ -1,0 +1,1 @@
+"""A shard set in another format, such as WebDataset or Parquet: `reader.convert`."""
