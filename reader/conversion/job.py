@@ -101,6 +101,12 @@ def convert(
     if workers is not None:
         check_integer("workers", workers, 1, where=_WHERE)
     root, folder = (place_of(storage.absolute(str(place_of(one)))) for one in (directory, out))
+    for place in (root, folder):
+        if str(place).startswith("hdfs://"):  # its client blocks the start of a process
+            raise UsageError(
+                f"{place} is in HDFS, where {_WHERE} neither reads nor writes. Copy the set to a "
+                "disk or an object store, and convert it there."
+            )
     manifest = load_manifest(root)
     if storage.overlap(root, folder):
         raise UsageError(f"{folder} and the set {root} overlap in {_WHERE}. Pass another folder.")

@@ -200,6 +200,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"to": "zip"}, UsageError, "Unknown to 'zip'"),
         ({"out": tiny / "inside"}, UsageError, "overlap"),
+        ({"out": "hdfs://host/out"}, UsageError, "is in HDFS"),
         ({"out": tmp_path / "full"}, InputError, "has files that are not of a conversion"),
         ({"where": "width == 99999"}, UsageError, "selects no record"),
         ({"where": "colour == 1"}, UsageError, "which is no column"),
