@@ -12,7 +12,7 @@ from reader.access.examples import Values
 from shard_format import Schema
 
 CHECKSUM = "record_crc32c"
-"""Name beside the features of a record: the CRC-32C of its tf.train.Example in the set."""
+"""Name of a further value of each record: the CRC-32C of its tf.train.Example in the set."""
 
 
 class Record(NamedTuple):

@@ -76,7 +76,7 @@ def convert(
     Records keep their order, all of their features and their ids; images are copied as they are
     stored. Beside its features a record has the CRC-32C of its tf.train.Example in the set
     (`record_crc32c`), and OUT/conversion.json has the root hash of the set and the SHA-256 of every
-    file. A conversion that was interrupted goes on where it ended when it is called again.
+    file. A conversion that was interrupted resumes when it is called again.
 
     Args:
         directory: The shard set, or its URL.
