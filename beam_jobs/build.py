@@ -16,6 +16,7 @@ from typing import NamedTuple
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.papers import renew_papers
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.stages.list_pieces import DoTasks
@@ -71,7 +72,7 @@ def open_job(options: PreprocessOptions, workspace: Workspace | None = None) -> 
         out=storage.absolute(options.out),
         repaired=tuple(storage.absolute(folder) for folder in options.repaired),
     )
-    options = with_absolute_paths(options)
+    options = with_absolute_paths(options).with_papers_read()
     context = JobContext.create(options, workspace)
     context.record_type.check()
     try:
@@ -347,7 +348,7 @@ def finish(
     on_progress: Callable[[int], None] = lambda done: None,
     replacement: FolderReplacement | ReplacementInStore | None = None,
 ) -> None:
-    """Writes the report, if there is none of this set, and removes the work folder.
+    """Writes papers and report, if there are none of this set, and removes the work folder.
 
     Args:
         context: The job.
@@ -356,7 +357,8 @@ def finish(
         replacement: Replacement of an old set; it ends here.
     """
     workspace = context.workspace
-    if not context.options.no_report and (rebuilt or not has_report(workspace.out)):
+    renewed = not rebuilt and renew_papers(workspace.out, context.options.papers)
+    if not context.options.no_report and (rebuilt or renewed or not has_report(workspace.out)):
         from beam_jobs.report import write_report  # loads image libraries
 
         on_progress(0)

@@ -23,7 +23,7 @@ from foundation import storage
 from foundation.storage import Place
 from foundation.storage.local import flush_names
 from shard_format import Generation, InputError, load_build, load_manifest, naming
-from shard_format.checksums import build_text
+from shard_format.checksums import build_text, has_own_card
 from shard_format.compaction import REPLACEMENT, State, read_state
 
 _SUFFIX = ".new"
@@ -170,6 +170,7 @@ def check_own(directory: Place) -> None:
     """
     manifest = load_manifest(directory)
     own = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    own |= {naming.CARD} if has_own_card(directory) else set()
     own |= _OWN | {name.partition("/")[0] for name in manifest.files}
     foreign = sorted({entry.name for entry in storage.list_folder(directory)} - own)
     if foreign:

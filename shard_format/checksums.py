@@ -1,7 +1,7 @@
-"""Checksums of the two files that no root hash covers: build.json and report.html.
+"""Checksums of the files that no root hash covers: build.json, report.html and README.md.
 
-Their content is not reproducible, so the manifest does not name them. Each has the SHA-256 of its
-own other bytes, and says to which manifest it belongs. A further file of checksums would not match
+Their content is not a function of the records, so the manifest does not name them. Each has the
+SHA-256 of its own other bytes, and says to which manifest it belongs. A further file of checksums would not match
 after a crash between the two writes; a file that contains its checksum appears whole. Files of
 earlier versions have no checksum and pass.
 """
@@ -14,6 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from foundation import storage
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import parse_build
 from shard_format.manifest_types import WrongType
@@ -22,6 +25,9 @@ _BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)
 _OWN_KEYS = {"root_hash", "manifest_sha256", "sha256"}  # of build.json
 _REPORT_SUM = re.compile(rb'(<meta name="shardmill-sha256" content=")([0-9a-f]{64})(">)')
 _REPORT_SET = re.compile(rb'<meta name="shardmill-root-hash" content="([0-9a-f]{64})">')
+_CARD_END = re.compile(
+    rb"<!-- shardmill: root-hash ([0-9a-f]{64}) sha256 ([0-9a-f]{64}) -->\n"
+)
 _NO_SUM = "0" * 64  # in place of the checksum of a page while that is computed
 
 
@@ -100,6 +106,34 @@ def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
     if of_set[1].decode() != root_hash:
         return f"is the report of another set, with root hash {of_set[1].decode()}"
     return ""
+
+
+def card_text(page: str, root_hash: str) -> bytes:
+    """The bytes of README.md: a page, and in its last line the set and the checksum."""
+    text = page.encode()
+
+    def ending(sha256: str) -> bytes:
+        return f"<!-- shardmill: root-hash {root_hash} sha256 {sha256} -->\n".encode()
+
+    return text + ending(_sha256(text + ending(_NO_SUM)))
+
+
+def card_set(data: bytes) -> str:
+    """The root hash in the bytes of a README.md; "" if they are not as shardmill wrote them."""
+    begin = data.rfind(b"<!--")
+    match = _CARD_END.fullmatch(data, max(begin, 0))
+    if match is None:
+        return ""
+    unsigned = data[: match.start(2)] + _NO_SUM.encode() + data[match.end(2) :]
+    return match[1].decode() if _sha256(unsigned) == match[2].decode() else ""
+
+
+def has_own_card(directory: Place) -> bool:
+    """Whether a set has a README.md as shardmill wrote it, of this build or another."""
+    try:
+        return card_set(storage.read_bytes(directory / naming.CARD)) != ""
+    except OSError:
+        return False
 
 
 def _sha256(data: bytes) -> str:

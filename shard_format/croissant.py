@@ -1,20 +1,24 @@
 """croissant.json: with it mlcroissant, and catalogues of data sets, describe and read the set.
 
+Its files and records are described here; what it says of the set as a whole is in
+`croissant_terms`.
+
 Croissant (https://docs.mlcommons.org/croissant) has no TFRecord, so its records are the rows of
 tables, `index/SPLIT.parquet`: the columns of the index that a table of plain values can have, with
 the file name of the shard and the names of the classes. The shards are listed with their checksums.
 Of a large split, each part of the index has a table, and the shards are a pattern and the file that
 lists them.
 
-Both are functions of the manifest and the index, and the manifest does not name them: a set has the
-same root hash with and without them.
+They are functions of the manifest, the index and build.json, which has the papers. The manifest does
+not name them: a set has the same root hash with and without them. Sets of earlier versions have a
+croissant.json of version 1.0, which is compared with what they would have written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,12 @@ import pyarrow.compute as pc
 from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.croissant_terms import described_in_1_0, described_set
 from shard_format.damaged_records import Damage
+from shard_format.expected_files import whole_build
 from shard_format.index import label_column, read_schema
 from shard_format.manifest import Manifest
+from shard_format.papers import copied_papers
 from shard_format.schema import Feature
 
 # split -> bytes, sha256, md5 and columns of each of its tables
@@ -37,24 +44,12 @@ _PARQUET = "application/x-parquet"
 _ARROW = "application/vnd.apache.arrow.file"
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 _NOT_SHOWN = ("key", "fingerprint")
-# The terms of Croissant in the context of version 1.0, as mlcroissant writes it.
-_TERMS = (
-    "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format "
-    "includes isLiveDataset jsonPath key md5 parentField path recordSet references regex "
-    "repeated replace samplingRate separator source subField transform"
-)
-_CONTEXT: dict[str, Any] = {
-    **{term: f"cr:{term}" for term in _TERMS.split()},
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/",
+_SPLITS = "split-names"  # no split has a hyphen in its name
+_OF_SPLIT = {
+    "train": "cr:TrainingSplit",
+    "val": "cr:ValidationSplit",
+    "validation": "cr:ValidationSplit",
+    "test": "cr:TestSplit",
 }
 
 
@@ -115,39 +110,58 @@ def describe_table(table: Place) -> dict[str, Any]:
     return sums | {"columns": {field.name: _shown_type(field.type) for field in schema}}
 
 
-def croissant_text(manifest: Manifest, tables: Tables) -> str:
+def croissant_text(
+    manifest: Manifest, tables: Tables, build: Mapping[str, Any] | None = None
+) -> str:
     """The content of croissant.json.
 
     Args:
         manifest: Manifest of the set.
         tables: Description of the table of every split with records.
+        build: The content of build.json; empty if there is none. None for version 1.0, as earlier
+            versions wrote it.
     """
-    filled = {name: split for name, split in manifest.splits.items() if split.records}
-    records = ", ".join(f"{split.records:,} of {name}" for name, split in filled.items())
+    filled = _filled(manifest)
+    labels = set()
+    if build is not None:
+        labels = {label_column(one.name) for one in manifest.schema.labels} | {"labels"}
     text = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": manifest.name,
-        "description": (
-            f"A shard set of shardmill with {manifest.schema.record_type} records: {records}. The "
-            "records are in TFRecord files; a record set has a row for each of them, with file, "
-            f"byte offset and length. Root hash {manifest.root_hash}."
-        ),
-        "version": "1.0.0",
+        **(described_in_1_0(manifest) if build is None else described_set(manifest, build)),
         "distribution": [
             *(one for name in filled for one in _shard_files(manifest, name)),
             *(one for name, of_split in tables.items() for one in _table_files(name, of_split)),
         ],
-        "recordSet": [_record_set(name, tables[name]) for name in filled],
+        "recordSet": [
+            *([] if build is None or not filled else [_split_names(filled)]),
+            *(_record_set(name, tables[name], labels) for name in filled),
+        ],
     }
     return json.dumps(text, indent=1, sort_keys=True) + "\n"
+
+
+def _split_names(splits: Sequence[str]) -> dict[str, Any]:
+    """The splits as a record set, which says what each is for."""
+    return {
+        "@type": "cr:RecordSet",
+        "@id": _SPLITS,
+        "name": _SPLITS,
+        "dataType": "cr:Split",
+        "key": {"@id": f"{_SPLITS}/name"},
+        "field": [
+            {"@type": "cr:Field", "@id": f"{_SPLITS}/name", "name": "name", "dataType": "sc:Text"},
+            {"@type": "cr:Field", "@id": f"{_SPLITS}/url", "name": "url", "dataType": "cr:Split"},
+        ],
+        "data": [
+            {f"{_SPLITS}/name": name, f"{_SPLITS}/url": _OF_SPLIT.get(name, "cr:Split")}
+            for name in splits
+        ],
+    }
 
 
 def write_croissant(
     out: Place, manifest: Manifest, scratch_of: Callable[[Place], Path] | None = None
 ) -> None:
-    """Writes the tables and croissant.json of a set, whose index is there.
+    """Writes the tables and croissant.json of a set, whose index and build.json are there.
 
     Args:
         out: The set.
@@ -178,8 +192,50 @@ def write_description(
     """Writes croissant.json of a set, whose tables are there; see `write_croissant`."""
     target = out / naming.CROISSANT
     scratch = scratch_of(target) if scratch_of else None
-    text = croissant_text(manifest, tables)
+    text = croissant_text(manifest, tables, whole_build(out))
     storage.write_bytes(target, text.encode(), durable=True, scratch=scratch)
+
+
+def renew_description(
+    out: Place, manifest: Manifest, scratch_of: Callable[[Place], Path] | None = None
+) -> None:
+    """Writes croissant.json again, with other papers; tables are not read, however large.
+
+    A set without croissant.json stays without, and a damaged one stays as it is, for a repair.
+    """
+    try:
+        text = storage.read_bytes(out / naming.CROISSANT)
+        tables = _tables_in(json.loads(text), manifest)
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        return
+    if _is_of(text, manifest):
+        write_description(out, manifest, tables, scratch_of)
+
+
+def _tables_in(croissant: Mapping[str, Any], manifest: Manifest) -> Tables:
+    """What a croissant.json says of the tables, as `describe_table` returns it."""
+    files = {file["@id"]: file for file in croissant["distribution"]}
+    splits = {records["@id"]: records for records in croissant["recordSet"]}
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for split in _filled(manifest):
+        columns = {
+            field["name"]: (field.get("repeated", False), _first(field["dataType"]))
+            for field in splits[split]["field"]
+        }
+        tables[split] = [
+            {
+                "bytes": int(files[file]["contentSize"].removesuffix(" B")),
+                "sha256": files[file]["sha256"],
+                "md5": files[file]["md5"],
+                "columns": columns,
+            }
+            for file in _files(manifest, split)
+        ]
+    return tables
+
+
+def _first(types: str | list[str]) -> str:
+    return types if isinstance(types, str) else types[0]
 
 
 def croissant_damages(directory: Place, manifest: Manifest) -> Iterator[Damage]:
@@ -213,8 +269,24 @@ def croissant_damages(directory: Place, manifest: Manifest) -> Iterator[Damage]:
             continue
         tables[split].append(table)
     whole = all(len(tables[split]) == len(own) for split, own in files.items())
-    if whole and text != croissant_text(manifest, tables).encode():
+    if whole and not _describes(text, manifest, tables, directory):
         yield Damage(naming.CROISSANT, "does not describe this set")
+
+
+def _describes(text: bytes, manifest: Manifest, tables: Tables, directory: Place) -> bool:
+    """Whether a croissant.json is what follows from manifest, tables and build.json."""
+    if text == croissant_text(manifest, tables).encode():
+        return True  # of an earlier version
+    build = whole_build(directory)
+    expected = croissant_text(manifest, tables, build)
+    if build:
+        return text == expected.encode()
+    # Nothing says which papers it must have, but they have a checksum of their own.
+    papers, rest = copied_papers(text), json.loads(expected)
+    if papers is None:
+        return False
+    own = json.loads(text)
+    return all(own.get(name) == rest[name] for name in ("distribution", "recordSet"))
 
 
 def _is_of(text: bytes, manifest: Manifest) -> bool:
@@ -331,7 +403,9 @@ def _file_set(name: str, encoding: str, pattern: str) -> dict[str, Any]:
     }
 
 
-def _record_set(split: str, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _record_set(
+    split: str, tables: Sequence[Mapping[str, Any]], labels: Container[str]
+) -> dict[str, Any]:
     source = {"fileObject": {"@id": naming.table_files(split)[0]}}
     if len(tables) > 1:
         source = {"fileSet": {"@id": _tables_id(split)}}
@@ -341,7 +415,8 @@ def _record_set(split: str, tables: Sequence[Mapping[str, Any]]) -> dict[str, An
         "name": split,
         "key": {"@id": f"{split}/record_id"},
         "field": [
-            _field(split, name, shown, source) for name, shown in tables[0]["columns"].items()
+            _field(split, name, shown, source) | ({"dataType": [shown[1], "cr:Label"]} if name in labels else {})
+            for name, shown in tables[0]["columns"].items()
         ],
     }
 

@@ -20,6 +20,7 @@ REMOVED_COPY = "removed.copy.txt"  # the same: a repair cannot always have it ot
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # derived from the other files, so the manifest does not name it
+CARD = "README.md"  # a card of the data set; derived too, and may be edited by hand
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
 SHARDS_SUFFIX = ".shards.arrow"  # index/SPLIT.shards.arrow: the shards of a large split

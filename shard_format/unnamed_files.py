@@ -15,7 +15,7 @@ from foundation import storage
 from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format import naming
-from shard_format.checksums import CheckedBuild, check_build, report_problem
+from shard_format.checksums import CheckedBuild, card_set, check_build, report_problem
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
 from shard_format.fingerprint_files import is_fingerprints
@@ -23,6 +23,7 @@ from shard_format.keys import UInt64Array, id_hash
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import parse_manifest
 from shard_format.naming import below
+from shard_format.papers import PAPERS_KEY
 from shard_format.set_paths import linked_folders
 
 _GENERATION = re.compile(rf"{naming.GENERATIONS_DIR}/\d{{4,}}/")
@@ -113,6 +114,8 @@ def own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> It
                 "keys was changed",
             )
     yield from _report_damages(base, own, build, read=read)
+    if read and not own.folder:
+        yield from _card_damages(base, own, build)
 
 
 def _sha256_of(place: Place) -> str:
@@ -144,6 +147,26 @@ def _report_damages(
         yield Damage(naming.REPORT, problem, is_note=True)
     elif problem:
         yield Damage(naming.REPORT, problem)
+
+
+def _card_damages(base: Place, own: OwnSet, build: CheckedBuild) -> Iterator[Damage]:
+    """Yields what there is to say of README.md, which may be edited, so that nothing is damage."""
+    again = f"'shardmill report {base}' writes it again"
+    try:
+        data = storage.read_bytes(base / naming.CARD)
+    except FileNotFoundError:
+        if PAPERS_KEY in build.content.get("options", {}) and _has_report(base, own, build):
+            yield Damage(naming.CARD, f"is missing; {again}", is_note=True)
+        return
+    except OSError as error:
+        yield Damage(naming.CARD, f"cannot be read: {error.strerror}")
+        return
+    described = card_set(data)
+    if not described:
+        problem = "was changed after it was written, by hand or by damage, and stays as it is; "
+        yield Damage(naming.CARD, f"{problem}without it, {again}", is_note=True)
+    elif described != own.described:
+        yield Damage(naming.CARD, f"is that of another generation or set; {again}", is_note=True)
 
 
 def _has_report(base: Place, own: OwnSet, build: CheckedBuild) -> bool:
@@ -267,7 +290,7 @@ class _KnownNames:
             names.add(naming.view_file(manifest.newest))
         for folder in [one.folder for one in manifest.generations] or [""]:
             files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT)
-            files += (naming.CROISSANT,)
+            files += (naming.CROISSANT, naming.CARD)
             if folder not in stored.told:
                 files += naming.FINGERPRINT_FILES
                 self._untold.append(folder)

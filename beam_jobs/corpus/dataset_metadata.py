@@ -29,6 +29,7 @@ _INDEX = re.compile(
     rb'\{\s*("version":\s*\d+,\s*)?"(shards|chunks)":\s*\[|\{\s*"to":\s*"\w+",\s*"set":'
 )
 _INDEX_BYTES = 256
+_CARD = naming.CARD.encode()
 _LABELS_SUFFIX = naming.LABELS_SUFFIX.encode()
 _DESCRIBED = (
     ".parquet",
@@ -69,6 +70,8 @@ def is_note(path: bytes) -> bool:
             return bool(_INDEX.match(storage.read_range(place_of(path), 0, _INDEX_BYTES)))
         except OSError:
             return False
+    if name == _CARD:  # of a conversion: any other may be a document
+        return is_note(path[: -len(name)] + _INDEXES[1])
     if name not in _NOTES and not name.endswith(_LABELS_SUFFIX):
         return False
     try:

@@ -198,11 +198,11 @@ def _write_set(
     )
     files += [file for name in splits for file in manifest.index_files(name)]
     manifest = dataclasses.replace(manifest, files={name: file_info(out / name) for name in files})
-    write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
     fingerprints |= merge_item_lists(base, before, workspace)
     own = [receipt_of(manifest.root_hash)] if ids else []
     _write_build(base, before, manifest, fingerprints, own, workspace)
+    write_croissant(out, manifest, workspace.scratch_of)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()

@@ -7,6 +7,9 @@ import functools
 import os
 from typing import Any, ClassVar
 
+from typing_extensions import Self
+
+from beam_jobs.options.papers import license_url, read_papers
 from beam_jobs.options.values import (
     DEFAULT_SPLIT,
     FILE,
@@ -28,6 +31,7 @@ from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import Feature, UsageError
 from shard_format.naming import check_name
+from shard_format.papers import joined_papers, papers_text, parse_papers
 
 # An option that changes no record: paths, workers, and what becomes of a set as a whole.
 run_option = functools.partial(option, identity=False)
@@ -56,6 +60,8 @@ class PreprocessOptions:
         index_in_one: Whether the index of each split is one file, in a repair of a set that was
             built before there were parts.
         duplicates_in_one: Whether the duplicates are one file, in such a repair.
+        papers: The papers of the set as JSON, see `shard_format.papers`: what --license, --citation
+            and --card give, once their files are read.
         kept_in_index: Whether the index has the columns of --keep-columns. Not in a repair of a set
             that was built before indexes had them, nor in what is appended to such a set.
     """
@@ -77,6 +83,7 @@ class PreprocessOptions:
     index_in_one: bool = False
     duplicates_in_one: bool = False
     kept_in_index: bool = True
+    papers: str = ""
     name: str = run_option(
         "set",
         "First part of every shard's file name.",
@@ -262,7 +269,22 @@ class PreprocessOptions:
         "cannot be appended to then.",
         type=bool,
     )
-    no_report: bool = run_option(False, "Do not write report.html.", type=bool)
+    license: str | None = run_option(
+        None,
+        "License of the set: an SPDX identifier such as CC-BY-4.0, or a URL.",
+        "ID",
+        check=license_url,
+    )
+    citation: str | None = run_option(
+        None, "How to cite the set: a file, or the text itself, best as BibTeX.", "FILE-OR-TEXT"
+    )
+    card: str | None = run_option(
+        None,
+        "A file that describes the set: YAML, JSON, or Markdown with YAML before it. README.md and "
+        "croissant.json have its fields.",
+        form=FILE,
+    )
+    no_report: bool = run_option(False, "Do not write report.html and README.md.", type=bool)
     keep_empty: bool = run_option(
         False,
         "Keep a set of which every record was rejected, with its quarantine; without it such a "
@@ -435,6 +457,16 @@ class PreprocessOptions:
         """The values of options that a set was built with whose config does not name them."""
         values = {field.name: field.metadata["absent_as"] for field in declared(cls)}
         return {name: value for name, value in values.items() if value is not dataclasses.MISSING}
+
+    def with_papers_read(self) -> Self:
+        """The options with the papers themselves in place of what names them.
+
+        Raises:
+            UsageError: A file cannot be read, or is malformed.
+        """
+        given = read_papers(self.license, self.citation, self.card)
+        papers = papers_text(joined_papers(parse_papers(self.papers), given))
+        return dataclasses.replace(self, papers=papers, license=None, citation=None, card=None)
 
     def reading(self) -> list[Any]:
         """The values of all options that decide how records are read."""

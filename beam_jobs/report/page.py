@@ -13,10 +13,13 @@ from foundation import storage
 from foundation.storage import Place
 from shard_format import InputError, naming
 from shard_format.checksums import report_names, report_text
+from shard_format.dataset_card import write_card
 
 
 def write_report(directory: Place, out: Place | None = None, scratch: Path | None = None) -> Place:
     """Writes the report of a finished shard set; the same set and build.json give the same bytes.
+
+    Into the set it writes README.md too, unless that was edited.
 
     Args:
         directory: The shard set.
@@ -32,6 +35,8 @@ def write_report(directory: Place, out: Place | None = None, scratch: Path | Non
         InputError: The file cannot be written.
     """
     reported = ReportedSet(directory)
+    if out is None:
+        write_card(directory, reported.manifest, scratch)
     content = report_text(render_page(reported))
     final = out if out is not None else directory / naming.REPORT
     try:

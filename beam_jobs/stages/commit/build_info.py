@@ -20,6 +20,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.package_versions import package_version
+from beam_jobs.papers import kept_papers
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
@@ -28,7 +29,8 @@ from foundation.options import flag_of
 from foundation.wording import counted
 from shard_format import Manifest, naming
 from shard_format.checksums import build_text
-from shard_format.expected_files import FINGERPRINTS_KEY
+from shard_format.expected_files import FINGERPRINTS_KEY, whole_build
+from shard_format.papers import PAPERS_KEY
 
 _LEAST_SECONDS = 1e-3
 _PACKAGES = (
@@ -59,6 +61,9 @@ def write_build_info(
         manifest: The manifest that will be written.
         fingerprints: Bytes and SHA-256 by name of the files that no manifest names.
     """
+    before = whole_build(workspace.out)  # of the same build, a file of which was lost
+    is_same = before.get("build_id") == listing.build_id
+    papers = kept_papers(before if is_same else {}, options.papers)
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
         "build_id": listing.build_id,
@@ -73,7 +78,7 @@ def write_build_info(
         "units_reused": sum(summary.reused for summary in summaries),
         # Entries that are not records, such as requests in WARC files.
         "ignored": sum(summary.ignored for summary in summaries),
-        "options": dataclasses.asdict(options),
+        "options": dataclasses.asdict(options) | {PAPERS_KEY: papers},
         "notes": [*options.notes, *plan.notes],
         "warnings": plan.warnings,
         "stages": _stages(workspace, started, plan, summaries),

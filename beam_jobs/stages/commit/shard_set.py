@@ -130,11 +130,11 @@ def commit(
     )
     _remove_strangers(workspace, manifest, fingerprints)
     filled = {name: described for name, described in tables.items() if splits[name].records}
-    write_description(workspace.out, manifest, filled, workspace.scratch_of)
     notes = staging_notes(summaries, listing, context)
     warnings = corpus_warnings(summaries, listing)
     plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
     write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
+    write_description(workspace.out, manifest, filled, workspace.scratch_of)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

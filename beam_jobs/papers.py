@@ -1,0 +1,67 @@
+"""The papers of a set that is complete: they are replaced without a look at any record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from beam_jobs.workspace import Workspace
+from foundation import storage
+from foundation.storage import Place
+from shard_format import Generation, load_manifest, naming
+from shard_format.checksums import build_text
+from shard_format.croissant import renew_description
+from shard_format.expected_files import whole_build
+from shard_format.papers import (
+    PAPERS_KEY,
+    joined_papers,
+    papers_of,
+    papers_text,
+    parse_papers,
+)
+
+
+def kept_papers(build: Mapping[str, Any], given: str) -> str:
+    """The papers of a build that replaces another one: its own, and of the other what it lacks.
+
+    Args:
+        build: The content of build.json of the other one; empty if there is none.
+        given: Papers of the build, see `papers_text`.
+    """
+    return papers_text(joined_papers(papers_of(build), parse_papers(given)))
+
+
+def renew_papers(base: Place, given: str) -> bool:
+    """Replaces papers of a set, which must be locked: in build.json, then in croissant.json.
+
+    Killed in between, the same command completes it; so does `repair`.
+
+    Args:
+        base: The set.
+        given: The papers, see `papers_text`; what they leave out stays. "" changes nothing.
+
+    Returns:
+        Whether build.json of the set was changed.
+    """
+    if not given:
+        return False
+    workspace, changed = Workspace(base, None), False
+    workspace.create()
+    for one in load_manifest(base).generations or (Generation("", "", ""),):
+        place = base / one.folder if one.folder else base
+        build = whole_build(place)
+        if "options" not in build:
+            continue  # damaged, or of the first version: `repair` writes one
+        manifest = load_manifest(place) if one.folder else load_manifest(base, 0)
+        papers = kept_papers(build, given)
+        if papers != build["options"].get(PAPERS_KEY, ""):
+            build["options"][PAPERS_KEY] = papers
+            storage.write_bytes(
+                place / naming.BUILD,
+                build_text(build, manifest),
+                durable=True,
+                scratch=workspace.scratch_of(place / naming.BUILD),
+            )
+            changed = changed or not one.folder
+        renew_description(place, manifest, workspace.scratch_of)
+    return changed
