@@ -36,6 +36,7 @@ from shard_format import (
     naming,
 )
 from shard_format.checksums import report_problem
+from shard_format.dataset_card import write_card
 from shard_format.unnamed_files import FileSizes
 
 _CANCELLED = "cancelled"  # in place of the id of a run
@@ -357,18 +358,22 @@ def finish(
         replacement: Replacement of an old set; it ends here.
     """
     workspace = context.workspace
-    renewed = not rebuilt and renew_papers(workspace.out, context.options.papers)
-    if not context.options.no_report and (rebuilt or renewed or not has_report(workspace.out)):
+    options, scratch = context.options, workspace.scratch_of(workspace.out / naming.REPORT)
+    # Papers of a generation were those of the set when it was built; the append renews both.
+    renewed = not (rebuilt or options.base) and renew_papers(workspace.out, options.papers)
+    if not options.no_report and (rebuilt or not has_report(workspace.out)):
         from beam_jobs.report import write_report  # loads image libraries
 
         on_progress(0)
         try:
-            write_report(workspace.out, scratch=workspace.scratch_of(workspace.out / naming.REPORT))
+            write_report(workspace.out, scratch=scratch)
         except InputError as error:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None  # `locked_output` says what to do in a build
             raise
         on_progress(1)
+    elif renewed and not options.no_report:
+        write_card(workspace.out, load_manifest(workspace.out), scratch)
     if replacement is not None:
         replacement.finish()
     workspace.remove()

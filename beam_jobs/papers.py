@@ -41,11 +41,11 @@ def renew_papers(base: Place, given: str) -> bool:
         given: The papers, see `papers_text`; what they leave out stays. "" changes nothing.
 
     Returns:
-        Whether build.json of the set was changed.
+        Whether anything was given, so that README.md is to be written again.
     """
     if not given:
         return False
-    workspace, changed = Workspace(base, None), False
+    workspace = Workspace(base, None)
     workspace.create()
     for one in load_manifest(base).generations or (Generation("", "", ""),):
         place = base / one.folder if one.folder else base
@@ -62,6 +62,5 @@ def renew_papers(base: Place, given: str) -> bool:
                 durable=True,
                 scratch=workspace.scratch_of(place / naming.BUILD),
             )
-            changed = changed or not one.folder
         renew_description(place, manifest, workspace.scratch_of)
-    return changed
+    return True

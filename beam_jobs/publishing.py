@@ -24,7 +24,9 @@ from collections.abc import Callable
 from foundation import storage
 from foundation.storage import Place
 from shard_format import DamageError, Generation, Manifest, load_manifest, naming
+from shard_format.checksums import has_own_card
 from shard_format.compaction import State, built_names, is_moving, read_state, whole_manifest
+from shard_format.dataset_card import write_card
 from shard_format.fingerprint_files import files_in
 from shard_format.naming import below
 from shard_format.set_paths import delete_in_set
@@ -92,6 +94,8 @@ def publish_set(base: Place, state: State, *, damaged: bool = False) -> Manifest
         from beam_jobs.report import write_report  # loads image libraries
 
         write_report(base)
+    elif has_own_card(base):
+        write_card(base, load_manifest(base))
     # From now on there is nothing to delete but what is here.
     storage.delete(target_of(base) / naming.MANIFEST)
     storage.delete_tree(target_of(base))

@@ -22,6 +22,7 @@ from beam_jobs.engine.processes import should_use_processes, worker_processes
 from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.papers import renew_papers
 from beam_jobs.pipeline import Step, listing_steps, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, replacement_at
@@ -34,10 +35,12 @@ from foundation import storage
 from foundation.errors import EmptySetError, file_error
 from foundation.storage import Place
 from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
+from shard_format.dataset_card import write_card
 
 # Files of a large corpus, about, from which a pipeline lists faster than the launcher's machine: a
 # cluster takes minutes to start one, and a core lists a million files in half a minute.
 _WORTH_PIPELINE = 1 << 24
+_RENEWED = "the set is there; its license, citation and card become those that are given"
 _WORTH_ITEMS = 16  # of a program: of fewer, worker processes may not have one each
 
 
@@ -141,9 +144,14 @@ def _build(
         if replacement is not None and _is_there(replacement, listing.build_id):
             workspace.remove()
             replacement.delete_new()
+            if renew_papers(replacement.directory, context.options.papers):
+                write_card(replacement.directory, load_manifest(replacement.directory))
+                on_note(_RENEWED)
             return _report(replacement.directory, listing.ignored, already_built=True)
         if listing.changes:
             on_note(listing.changes)
+        if build.complete and context.options.papers:
+            on_note(_RENEWED)
         if not build.complete:
             try:
                 run_build(context, build, beam_args, on_progress, on_note)

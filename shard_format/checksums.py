@@ -1,9 +1,9 @@
 """Checksums of the files that no root hash covers: build.json, report.html and README.md.
 
 Their content is not a function of the records, so the manifest does not name them. Each has the
-SHA-256 of its own other bytes, and says to which manifest it belongs. A further file of checksums would not match
-after a crash between the two writes; a file that contains its checksum appears whole. Files of
-earlier versions have no checksum and pass.
+SHA-256 of its own other bytes, and says to which manifest it belongs. A further file of checksums
+would not match after a crash between the two writes; a file that contains its checksum appears
+whole. Files of earlier versions have no checksum and pass.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)
 _OWN_KEYS = {"root_hash", "manifest_sha256", "sha256"}  # of build.json
 _REPORT_SUM = re.compile(rb'(<meta name="shardmill-sha256" content=")([0-9a-f]{64})(">)')
 _REPORT_SET = re.compile(rb'<meta name="shardmill-root-hash" content="([0-9a-f]{64})">')
-_CARD_END = re.compile(
-    rb"<!-- shardmill: root-hash ([0-9a-f]{64}) sha256 ([0-9a-f]{64}) -->\n"
-)
+_CARD_END = re.compile(rb"<!-- shardmill: root-hash ([0-9a-f]{64}) sha256 ([0-9a-f]{64}) -->\n")
 _NO_SUM = "0" * 64  # in place of the checksum of a page while that is computed
 
 

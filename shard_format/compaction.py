@@ -18,7 +18,6 @@ from foundation import storage
 from foundation.errors import ShardmillError
 from foundation.storage import Place
 from shard_format import naming
-from shard_format.checksums import has_own_card
 from shard_format.manifest import Manifest
 from shard_format.manifest_file import load_manifest
 from shard_format.manifest_types import (
@@ -127,8 +126,6 @@ def built_names(directory: Place) -> Iterator[str]:
         if shard or labels or naming.is_temporary(entry.name):
             yield entry.name
     yield from (naming.DUPLICATES, naming.REPORT, naming.CROISSANT, *naming.TOKENIZERS.values())
-    if has_own_card(directory):
-        yield naming.CARD
     for folder in naming.FOLDERS:
         if storage.is_folder(directory / folder):
             for name, _ in storage.list_tree(directory / folder):

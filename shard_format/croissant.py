@@ -9,9 +9,9 @@ the file name of the shard and the names of the classes. The shards are listed w
 Of a large split, each part of the index has a table, and the shards are a pattern and the file that
 lists them.
 
-They are functions of the manifest, the index and build.json, which has the papers. The manifest does
-not name them: a set has the same root hash with and without them. Sets of earlier versions have a
-croissant.json of version 1.0, which is compared with what they would have written.
+They are functions of the manifest, the index and build.json, which has the papers. The manifest
+does not name them: a set has the same root hash with and without them. Sets of earlier versions
+have a croissant.json of version 1.0, which is compared with what these would have written.
 """
 
 from __future__ import annotations
@@ -149,7 +149,12 @@ def _split_names(splits: Sequence[str]) -> dict[str, Any]:
         "key": {"@id": f"{_SPLITS}/name"},
         "field": [
             {"@type": "cr:Field", "@id": f"{_SPLITS}/name", "name": "name", "dataType": "sc:Text"},
-            {"@type": "cr:Field", "@id": f"{_SPLITS}/url", "name": "url", "dataType": "cr:Split"},
+            {
+                "@type": "cr:Field",
+                "@id": f"{_SPLITS}/url",
+                "name": "url",
+                "dataType": ["sc:URL", "cr:Split"],
+            },
         ],
         "data": [
             {f"{_SPLITS}/name": name, f"{_SPLITS}/url": _OF_SPLIT.get(name, "cr:Split")}
@@ -208,7 +213,8 @@ def renew_description(
         tables = _tables_in(json.loads(text), manifest)
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return
-    if _is_of(text, manifest):
+    expected = croissant_text(manifest, tables, whole_build(out)).encode()
+    if _is_of(text, manifest) and text != expected:
         write_description(out, manifest, tables, scratch_of)
 
 
@@ -415,7 +421,7 @@ def _record_set(
         "name": split,
         "key": {"@id": f"{split}/record_id"},
         "field": [
-            _field(split, name, shown, source) | ({"dataType": [shown[1], "cr:Label"]} if name in labels else {})
+            _field(split, name, shown, source, is_label=name in labels)
             for name, shown in tables[0]["columns"].items()
         ],
     }
@@ -428,14 +434,14 @@ def _shown_type(kind: pa.DataType) -> tuple[bool, str | None]:
 
 
 def _field(
-    split: str, name: str, shown: Sequence[Any], source: Mapping[str, Any]
+    split: str, name: str, shown: Sequence[Any], source: Mapping[str, Any], *, is_label: bool
 ) -> dict[str, Any]:
     repeated, kind = shown
     described = {
         "@type": "cr:Field",
         "@id": f"{split}/{name}",
         "name": name,
-        "dataType": kind,
+        "dataType": [kind, "cr:Label"] if is_label else kind,
         "source": {**source, "extract": {"column": name}},
     }
     return described | ({"repeated": True} if repeated else {})

@@ -108,8 +108,11 @@ def described_set(manifest: Manifest, build: Mapping[str, Any]) -> dict[str, Any
         processed: [*given.get(processed, ()), *preprocessing(manifest)],
         masked: [*given.get(masked, ()), *masked_data(manifest)],
     }
-    return own | given | {name: value for name, value in told.items() if value} | _prov(
-        manifest, build, given.get("creator")
+    return (
+        own
+        | given
+        | {name: value for name, value in told.items() if value}
+        | _prov(manifest, build, given.get("creator"))
     )
 
 

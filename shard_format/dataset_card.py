@@ -116,7 +116,15 @@ def card_page(
     lines += [card.get("description") or about, ""]
     lines += _table(
         ("split", "records", "files", "size"),
-        ((one.name, f"{one.records:,}", one.files, format_bytes(one.bytes)) for one in splits),
+        (
+            # Of a format with a file for each record, nobody has counted them.
+            (
+                one.name,
+                f"{one.records:,}",
+                *((one.files, format_bytes(one.bytes)) if one.files else ("", "")),
+            )
+            for one in splits
+        ),
     )
     if selected is not None:
         lines += [f"Of the set, records were selected by the condition {_code(selected)}.", ""]
@@ -201,7 +209,7 @@ def _tasks(schema: Schema) -> list[str]:
 def _features(schema: Schema) -> Iterator[str]:
     rows = []
     for feature in schema.features:
-        shape = ", ".join(map(str, feature.shape)) if feature.shape else ""
+        shape = ", ".join("any" if side < 0 else str(side) for side in feature.shape)
         classes = f"{len(feature.class_names):,} classes" if feature.class_names else ""
         rows.append((feature.name, feature.kind, f"[{shape}]" if shape else "", classes))
     return _table(("feature", "kind", "shape", ""), rows)

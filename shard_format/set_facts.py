@@ -77,7 +77,7 @@ def _preprocessing(manifest: Manifest) -> Iterator[str]:
         yield f"Cleaning steps, in their order: {'; '.join(steps)}."
     yield _duplicates(manifest)
     lost = [f"{counted(ledger.filtered, 'record')} were filtered out" if ledger.filtered else ""]
-    lost += [f"{counted(ledger.quarantined, 'record')} rejected" if ledger.quarantined else ""]
+    lost += [f"{counted(ledger.quarantined, 'record')} were rejected" if ledger.quarantined else ""]
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in ledger.reasons.items())
     counts = " and ".join(filter(None, lost))
     left_out = f" {counts}, by reason: {reasons}." if counts else ""

@@ -165,8 +165,9 @@ def verify_set(
     damages += _unnamed_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
     damages += unnamed_damages(directory, manifest)
     state = read_state(directory)
-    if state is not None and state.root_hash:  # its report is written, or deleted, at the end
-        damages = [damage for damage in damages if damage.file != naming.REPORT]
+    if state is not None and state.root_hash:  # its pages are written, or deleted, at the end
+        pages = (naming.REPORT, naming.CARD)
+        damages = [damage for damage in damages if damage.file not in pages]
     damages += check.extra_files(stored, state, read=scope.share >= 1)
     minor = [damage for damage in damages if damage.is_note]
     notes = [*stored.notes, *(f"{damage.file} {damage.problem}" for damage in minor)]

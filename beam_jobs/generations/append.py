@@ -22,6 +22,7 @@ from beam_jobs.generations.views import known_builds, publish, publish_finished
 from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.papers import renew_papers
 from beam_jobs.progress import OnProgress
 from beam_jobs.publishing import recover
 from beam_jobs.run import run_build
@@ -41,6 +42,10 @@ from shard_format import (
     load_manifest,
     naming,
 )
+from shard_format.checksums import has_own_card
+from shard_format.dataset_card import write_card
+from shard_format.expected_files import whole_build
+from shard_format.papers import joined_papers, papers_of, papers_text, parse_papers
 from shard_format.schema import KEPT_IN_INDEX
 
 # Options that an appended generation may have of its own.
@@ -158,7 +163,10 @@ def generation_job(
     options = like_the_set(options, base, manifest, given)
     options = dataclasses.replace(options, kept_in_index=bool(manifest.config.get(KEPT_IN_INDEX)))
     out = base / naming.generation_folder(manifest.newest + 1)
-    return dataclasses.replace(options, out=str(out), base=str(base), append=False)
+    papers = joined_papers(papers_of(whole_build(base)), parse_papers(options.papers))
+    return dataclasses.replace(
+        options, out=str(out), base=str(base), append=False, papers=papers_text(papers)
+    )
 
 
 @contextlib.contextmanager
@@ -268,11 +276,16 @@ def _known_note(listing: Listing) -> str:
 
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:
-    """Replaces the report of an earlier generation: it is about all records."""
+    """Replaces papers, and the pages of an earlier generation: they are about all records."""
+    renewed = renew_papers(base, options.papers)
     if has_report(base):
+        if renewed and not options.no_report:
+            write_card(base, load_manifest(base))
         return
     if options.no_report:
         storage.delete(base / naming.REPORT)
+        if has_own_card(base):
+            storage.delete(base / naming.CARD)
         return
     from beam_jobs.report import write_report  # loads image libraries
 

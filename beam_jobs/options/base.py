@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Any, ClassVar
-
-from typing_extensions import Self
+from typing import Any, ClassVar, Self
 
 from beam_jobs.options.papers import license_url, read_papers
 from beam_jobs.options.values import (

@@ -62,8 +62,8 @@ def license_url(flag: str, text: str) -> str:
     if _WEB_URL.fullmatch(text):
         return text
     raise UsageError(
-        f"{flag} is {text!r}, neither an SPDX identifier such as CC-BY-4.0 (https://spdx.org/licenses) "
-        "nor a URL. Of several licenses, or one of your own, pass the URL of a page that has them."
+        f"{flag} is {text!r}, neither an identifier of SPDX (https://spdx.org/licenses) such as "
+        "CC-BY-4.0 nor a URL. Of several licenses, or your own, pass the URL of a page with them."
     )
 
 

@@ -40,7 +40,7 @@ from shard_format import (
     open_index,
 )
 from shard_format.checksums import build_text
-from shard_format.croissant import write_croissant
+from shard_format.croissant import renew_description, write_croissant
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -50,6 +50,7 @@ from shard_format.expected_files import (
 )
 from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.naming import below
+from shard_format.papers import PAPERS_KEY, Papers, copied_papers, papers_text
 from shard_format.removed_records import RemovedRecords, parse_removed
 from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
@@ -111,19 +112,23 @@ class BuildRepair:
             self.repaired += [below(self._folder, one.file) for one in ready]
             taken = {one.file for one in ready}
             self.unrecovered = [one for one in self.unrecovered if one.file not in taken]
+        lost = naming.BUILD in names
+        papers = self._copied_papers() if lost else {}
         is_known = _UNKNOWN not in self.unrecovered
         self.unrecovered = [one for one in self.unrecovered if one != _UNKNOWN]
         described = {naming.CROISSANT} & names
         for split, info in manifest.splits.items():
             described |= names.intersection(naming.table_files(split, len(info.index)))
+        if lost:
+            self._restore_build(manifest, papers, is_known=is_known)
         if described and not self.unrecovered:
             for name in described:
                 make_room(self._directory / name)
             write_croissant(self._directory, manifest)
             self.repaired += [below(self._folder, name) for name in sorted(described)]
-        if naming.BUILD in names:
-            self._restore_build(manifest, is_known=is_known)
-        elif build:
+        elif lost and whole_build(self._directory):
+            renew_description(self._directory, manifest)
+        if not lost and build:
             if names & items:
                 self._list_items(build, manifest)
             renewed = {whole_file(file) for file in self.repaired}
@@ -326,11 +331,24 @@ class BuildRepair:
 
     # build.json, and the list of items whose checksum it has
 
-    def _restore_build(self, manifest: Manifest, *, is_known: bool) -> None:
+    def _copied_papers(self) -> dict[str, Any]:
+        """Returns the papers that croissant.json has a copy of."""
+        papers = None
+        with contextlib.suppress(OSError):
+            papers = copied_papers(storage.read_bytes(self._directory / naming.CROISSANT))
+        if papers is None:
+            self._all.on_note(
+                f"license, citation and card were in {below(self._folder, naming.BUILD)}, and "
+                f"{naming.CROISSANT} has no whole copy of them. Give them again, if the set had any"
+            )
+        return papers or {}
+
+    def _restore_build(self, manifest: Manifest, papers: Papers, *, is_known: bool) -> None:
         """Writes build.json without times and versions, which only the lost one had.
 
         Args:
             manifest: Manifest of the build.
+            papers: The papers of the set.
             is_known: Whether the stored records are whole, as far as that can be said.
         """
         first, listed = self._jobs.first(manifest), self._list(manifest)
@@ -338,7 +356,8 @@ class BuildRepair:
             return
         # The same command finds the set built by the id.
         build_id = listed[0].build_id if self._keep_items(listed[1]) else ""
-        content = {"build_id": build_id, "options": dataclasses.asdict(first), "repaired": True}
+        options = dataclasses.asdict(first) | {PAPERS_KEY: papers_text(papers)}
+        content = {"build_id": build_id, "options": options, "repaired": True}
         if is_known:
             self._write_build(content, manifest, naming.FINGERPRINT_FILES)
         else:

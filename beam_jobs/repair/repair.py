@@ -35,6 +35,7 @@ from shard_format import (
     verify_set,
 )
 from shard_format.compaction import is_moving, note_of, read_state, whole_manifest
+from shard_format.dataset_card import write_card
 from shard_format.expected_files import ExpectedFiles, stored_files, whole_build
 from shard_format.set_paths import delete_in_set
 from shard_format.verification import Verified, manifest_to_verify
@@ -133,12 +134,15 @@ class _Repair:
         parts = self._restore(manifest, names) if names else []
         for part in parts:
             self._repaired += part.repaired
-        if (naming.REPORT in wrong or wants_report) and not any(part.unrecovered for part in parts):
+        is_whole = not any(part.unrecovered for part in parts)
+        if (naming.REPORT in wrong or wants_report) and is_whole:
             from beam_jobs.report import write_report  # loads image libraries
 
             make_room(self._directory / naming.REPORT)
             write_report(self._directory)
             self._repaired.append(naming.REPORT)
+        elif naming.CARD in wrong and write_card(self._directory, load_manifest(self._directory)):
+            self._repaired.append(naming.CARD)
         deleted = [damage.file for damage in damages if damage.is_extra] if delete_extra else []
         for name in deleted:
             delete_in_set(self._directory, name)

@@ -80,7 +80,15 @@ class ConversionFormat(abc.ABC):
     Attributes:
         extra: The extra of shardmill that installs the library; "" if it is always there.
         decodes: Whether it uses `Record.values`.
+        files: What the files are, for README.md.
+        reading: A program that reads the files of "{split}" in the current folder.
+        data_files: Pattern of the files of "{split}" from which the Hugging Face Hub loads them; ""
+            for a format that it does not load.
     """
+
+    files: ClassVar[str]
+    reading: ClassVar[str]
+    data_files: ClassVar[str] = ""
 
     extra: ClassVar[str] = ""
     decodes: ClassVar[bool] = True

@@ -35,6 +35,8 @@ from reader.conversion.formats import CONVERSION_FORMATS
 from reader.conversion.pieces import SplitRecords, records_to_convert
 from reader.conversion.worker import ConversionFailure, ConversionTask, place_files
 from shard_format import InputError, Manifest, UsageError, load_manifest, naming
+from shard_format.dataset_card import CardSplit, card_page
+from shard_format.expected_files import whole_build
 
 NOTE = "conversion.json"
 _WHERE = "reader.convert"
@@ -277,6 +279,8 @@ class _Job:
         for name in naming.TOKENIZERS.values():
             if name in manifest.files:
                 (folder / name).write_bytes(storage.read_bytes(root / name))
+        card = self._card(form, manifest, whole_build(root), splits)
+        (folder / naming.CARD).write_text(card, encoding="utf-8", newline="")
         further = place_files(folder, self._out, listed=True)
         note = {
             **self._settings,
@@ -295,6 +299,34 @@ class _Job:
         }
         self._write(self._out / NOTE, note)
         storage.delete_tree(self._folder)
+
+    def _card(
+        self,
+        form: ConversionFormat,
+        manifest: Manifest,
+        build: Mapping[str, Any],
+        written: Mapping[str, Sequence[Written]],
+    ) -> str:
+        """README.md of the output; from that of Parquet the Hub knows the splits."""
+        splits = [
+            CardSplit(
+                split,
+                sum(one.piece.records for one in own),
+                sum(len(one.files) for one in own),
+                sum(sum(one.bytes) for one in own),
+            )
+            for split, own in written.items()
+        ]
+        patterns = {split: form.data_files.replace("{split}", split) for split in written}
+        return card_page(
+            manifest,
+            build,
+            splits,
+            form.reading.replace("{split}", next(iter(written), "train")),
+            of_files=form.files,
+            data_files=patterns if form.data_files else None,
+            selected=self._settings["where"],
+        )
 
     def summary(self) -> dict[str, dict[str, int]]:
         """Records, files and bytes of each split."""

@@ -19,6 +19,11 @@ _OPTIONS = "group_size:1,uncompressed"
 class ArrayRecordFormat(ConversionFormat):
     """NAME-SPLIT.array_record-00000-of-00004, with features.json and dataset_info.json."""
 
+    files = "ArrayRecord"
+    reading = (
+        "import tensorflow_datasets as tfds\n\n"
+        'records = tfds.builder_from_directory(".").as_data_source("{split}")\nprint(records[0])'
+    )
     extra = "array_record"
     decodes = False
 

@@ -27,6 +27,13 @@ class FilesFormat(ConversionFormat):
     Without labels the folder is the number of the piece.
     """
 
+    files = "plain files"
+    reading = (
+        "import json\nfrom pathlib import Path\n\n"
+        'for path in sorted(Path().rglob("*.jsonl")):\n'
+        '    print(json.loads(path.read_text(encoding="utf-8").partition("\\n")[0]))'
+    )
+
     @override
     def has_file_per_record(self, schema: Schema) -> bool:
         return any(feature.kind == "image" for feature in schema.features)

@@ -22,6 +22,11 @@ _CHUNK_BYTES = (1 << 32) - 1  # offsets have 32 bits
 class LitDataFormat(ConversionFormat):
     """SPLIT/chunk-0-0.bin, ..., one for each piece, and SPLIT/index.json."""
 
+    files = "chunks of LitData"
+    reading = (
+        "from litdata import StreamingDataset\n\n"
+        'records = StreamingDataset("{split}")\nprint(records[0])'
+    )
     extra = "litdata"
 
     @override

@@ -33,6 +33,11 @@ class MdsFormat(ConversionFormat):
     Images are columns of bytes: MDSWriter would decode and encode them for its own.
     """
 
+    files = "shards of MosaicML Streaming"
+    reading = (
+        "from streaming import StreamingDataset\n\n"
+        'records = StreamingDataset(local="{split}", batch_size=1)\nprint(records[0])'
+    )
     extra = "mds"
 
     @override

@@ -23,6 +23,13 @@ _HUB_TYPES = {"text": "string", "bytes": "binary", "image": "binary"}
 class ParquetFormat(ConversionFormat):
     """data/SPLIT-00000-of-00004.parquet; `datasets.load_dataset` decodes images and labels."""
 
+    files = "Parquet"
+    reading = (
+        "from datasets import load_dataset\n\n"
+        'records = load_dataset(".", split="{split}")\nprint(records[0])'
+    )
+    data_files = "data/{split}-*.parquet"
+
     @override
     def write(
         self,

@@ -27,6 +27,12 @@ class WebDatasetFormat(ConversionFormat):
     Arrays are KEY.NAME.npy, further images KEY.NAME.png. The key is the number of the record.
     """
 
+    files = "tar files of WebDataset"
+    reading = (
+        "import glob\n\nimport webdataset\n\n"
+        'tars = sorted(glob.glob("{split}-*.tar"))\n'
+        "records = webdataset.WebDataset(tars, shardshuffle=False)\nprint(next(iter(records)))"
+    )
     extra = "webdataset"
 
     @override
