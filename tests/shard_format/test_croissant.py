@@ -44,8 +44,10 @@ def test_it_describes_every_file_and_record(shard_set: Path) -> None:
     for file in croissant["distribution"]:
         assert (shard_set / file["contentUrl"]).stat().st_size == int(file["contentSize"][:-2])
     class_names = manifest.schema["label"].class_names
-    assert [records["@id"] for records in croissant["recordSet"]] == list(manifest.splits)
-    for records in croissant["recordSet"]:
+    names, *of_splits = croissant["recordSet"]
+    assert [one["split-names/name"] for one in names["data"]] == list(manifest.splits)
+    assert [records["@id"] for records in of_splits] == list(manifest.splits)
+    for records in of_splits:
         split = records["@id"]
         table = pq.read_table(shard_set / "index" / f"{split}.parquet")
         assert [field["name"] for field in records["field"]] == table.column_names
@@ -86,6 +88,7 @@ def test_mlcroissant_validates_and_reads_it(
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     read = json.loads(done.stdout.splitlines()[-1])
     splits = load_manifest(shard_set).splits
+    assert [one["split-names/name"] for one in read.pop("split-names")] == list(splits)
     assert list(read) == list(splits)
     for split, records in read.items():
         tables = naming.table_files(split, len(splits[split].index))
