@@ -89,7 +89,37 @@ def parse_papers(text: Any) -> dict[str, Any]:
         papers = json.loads(text) if text else {}
     except (TypeError, ValueError, RecursionError):
         return {}
-    return papers if isinstance(papers, dict) else {}
+    return papers if _are_papers(papers) else {}
+
+
+def _are_papers(papers: Any) -> bool:
+    """Whether a value has the form of papers: a set may come from anyone."""
+    if not isinstance(papers, dict) or papers.keys() - {"license", "citation", "card"}:
+        return False
+    card = papers.get("card", {})
+    texts = [papers[name] for name in ("license", "citation") if name in papers]
+    if not isinstance(card, dict) or not all(isinstance(text, str) for text in texts):
+        return False
+    return all(
+        isinstance(value, str) if name == BODY else _fits(CARD_FIELDS[name], value)
+        for name, value in card.items()
+        if name in CARD_FIELDS or name == BODY  # others are of a later version
+    )
+
+
+def _fits(field: CardField, value: Any) -> bool:
+    if not field.is_list:
+        return isinstance(value, str)
+    if not isinstance(value, list):
+        return False
+    if field.kind != AGENTS:
+        return all(isinstance(one, str) for one in value)
+    return all(
+        isinstance(one, dict)
+        and "name" in one
+        and all(isinstance(part, str) for part in one.values())
+        for one in value
+    )
 
 
 def papers_of(build: Mapping[str, Any]) -> dict[str, Any]:

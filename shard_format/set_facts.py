@@ -28,7 +28,7 @@ _COMMANDS = {"image": "images", "text": "text"}
 
 def source_names(build: Mapping[str, Any]) -> list[str]:
     """The sources of all builds of a set, by their own names; URLs without user and query."""
-    builds = build.get("merged_options") or [build.get("options") or {}]
+    builds = build.get("merged_options") or [build.get("options", {})]
     names = list(dict.fromkeys(_name(one) for own in builds for one in own.get("sources", ())))
     more = len(names) - _MOST_SOURCES
     return names if more <= 0 else [*names[:_MOST_SOURCES], f"{more} more"]
@@ -44,8 +44,10 @@ def _name(source: str) -> str:
 
 def generated_by(build: Mapping[str, Any]) -> str:
     """Name and version of the program."""
-    version = (build.get("packages") or {}).get("shardmill", "")
-    return f"shardmill {version}" if version[:1].isdigit() else "shardmill"
+    packages = build.get("packages")
+    version = packages.get("shardmill") if isinstance(packages, dict) else None
+    is_known = isinstance(version, str) and version[:1].isdigit()
+    return f"shardmill {version}" if is_known else "shardmill"
 
 
 def command_of(manifest: Manifest) -> str:
