@@ -33,7 +33,7 @@ from shard_format.damaged_records import Damage
 from shard_format.expected_files import whole_build
 from shard_format.index import label_column, read_schema
 from shard_format.manifest import Manifest
-from shard_format.papers import copied_papers
+from shard_format.papers import copied_facts
 from shard_format.schema import Feature
 
 # split -> bytes, sha256, md5 and columns of each of its tables
@@ -288,9 +288,9 @@ def _describes(text: bytes, manifest: Manifest, tables: Tables, directory: Place
     if build:
         return text == expected.encode()
     # Nothing says which papers it must have, but they have a checksum of their own.
-    papers, rest = copied_papers(text), json.loads(expected)
-    if papers is None:
+    if copied_facts(text) is None:
         return False
+    rest = json.loads(expected)
     own = json.loads(text)
     return all(own.get(name) == rest[name] for name in ("distribution", "recordSet"))
 

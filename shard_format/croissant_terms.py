@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shard_format.manifest import Manifest
-from shard_format.papers import AGENTS, CARD_FIELDS, copy_of_papers, papers_of
+from shard_format.papers import AGENTS, CARD_FIELDS, facts_copy, papers_of
 from shard_format.set_facts import (
     command_of,
     generated_by,
@@ -18,6 +18,7 @@ from shard_format.set_facts import (
     options_text,
     preprocessing,
     source_names,
+    version_of,
 )
 
 # The terms of Croissant in the context of version 1.0, as mlcroissant writes it, and of 1.1.
@@ -85,16 +86,16 @@ def described_set(manifest: Manifest, build: Mapping[str, Any]) -> dict[str, Any
     papers = papers_of(build)
     card = papers.get("card", {})
     given: dict[str, Any] = {
-        field.property: [_agent(one) for one in card[name]] if field.kind == AGENTS else card[name]
+        field.term: [_agent(one) for one in card[name]] if field.kind == AGENTS else card[name]
         for name, field in CARD_FIELDS.items()
-        if name in card and field.property
+        if name in card and field.term
     }
     if "license" in papers:
         given["license"] = papers["license"]
     if "citation" in papers:
         given["citeAs"] = papers["citation"]
-    if papers:
-        given["subjectOf"] = copy_of_papers(papers)
+    if papers or version_of(build):
+        given["subjectOf"] = facts_copy(papers, version_of(build))
     processed, masked = "rai:dataPreprocessingProtocol", "rai:personalSensitiveInformation"
     own: dict[str, Any] = {
         "@context": _CONTEXT_1_1,

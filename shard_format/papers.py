@@ -20,7 +20,7 @@ Papers = Mapping[str, Any]
 SPDX = "https://spdx.org/licenses/"
 PAPERS_KEY = "papers"  # among the options of a build
 BODY = "body"  # of a card: the Markdown behind its front matter
-_COPY_NAME = "shardmill-papers"
+_COPY_NAME = "shardmill-facts"
 
 TEXT, TEXTS, URL, DATE, DATES, AGENTS = "a text", "texts", "a URL", "a date", "dates", "agents"
 
@@ -30,11 +30,11 @@ class CardField(NamedTuple):
 
     Attributes:
         kind: What its value is: TEXT, TEXTS, URL, DATE, DATES or AGENTS.
-        property: Its property in croissant.json; "" for a field of README.md alone.
+        term: Its property in croissant.json; "" for a field of README.md alone.
     """
 
     kind: str
-    property: str
+    term: str
 
     @property
     def is_list(self) -> bool:
@@ -132,9 +132,21 @@ def joined_papers(before: Papers, given: Papers) -> dict[str, Any]:
     return {**before, **given}
 
 
-def copy_of_papers(papers: Papers) -> dict[str, Any]:
-    """What croissant.json has of papers, besides their properties."""
-    text = papers_text(papers)
+class CopiedFacts(NamedTuple):
+    """What croissant.json has a copy of, for the repair of a build.json that is lost.
+
+    Attributes:
+        papers: The papers.
+        version: Version of shardmill that built the set; "" if it is not known.
+    """
+
+    papers: Papers
+    version: str
+
+
+def facts_copy(papers: Papers, version: str) -> dict[str, Any]:
+    """The copy of papers and version in croissant.json, with its checksum."""
+    text = json.dumps({"papers": papers, "version": version}, sort_keys=True)
     return {
         "@type": "sc:MediaObject",
         "name": _COPY_NAME,
@@ -144,15 +156,22 @@ def copy_of_papers(papers: Papers) -> dict[str, Any]:
     }
 
 
-def copied_papers(croissant: bytes) -> dict[str, Any] | None:
-    """The papers that a croissant.json has a whole copy of; None if it is damaged."""
+def copied_facts(croissant: bytes) -> CopiedFacts | None:
+    """What a croissant.json has a whole copy of; None if it is damaged.
+
+    Those of earlier versions have none, for there were no papers.
+    """
     try:
         content = json.loads(croissant)
-        copy = content.get("subjectOf") if isinstance(content, dict) else None
+        copy = content.get("subjectOf")
         if copy is None:
-            return {} if isinstance(content, dict) else None
-        text = copy["text"]
-        whole = hashlib.sha256(text.encode()).hexdigest() == copy["sha256"]
+            return CopiedFacts({}, "")
+        text, sha256 = copy["text"], copy["sha256"]
+        if hashlib.sha256(text.encode()).hexdigest() != sha256:
+            return None
+        facts = json.loads(text)
+        papers, version = facts["papers"], facts["version"]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return parse_papers(text) if whole else None
+    is_whole = _are_papers(papers) and isinstance(version, str)
+    return CopiedFacts(papers, version) if is_whole else None

@@ -14,7 +14,7 @@ from typing import Any
 from foundation.wording import counted
 from shard_format.manifest import Manifest, cleaning_steps
 
-_OFF = (None, False, "none", "off", "", [], 0)
+_OFF: tuple[object, ...] = (None, False, "none", "off", "", [], 0)
 _SHOWN_APART = {"record_type", "clean", "split"}
 _MASKED = {
     "mask-emails": "email addresses",
@@ -42,12 +42,16 @@ def _name(source: str) -> str:
     return PurePath(source.replace("\\", "/")).name or source
 
 
-def generated_by(build: Mapping[str, Any]) -> str:
-    """Name and version of the program."""
+def version_of(build: Mapping[str, Any]) -> str:
+    """The version of shardmill that built a set; "" if it is not known."""
     packages = build.get("packages")
     version = packages.get("shardmill") if isinstance(packages, dict) else None
-    is_known = isinstance(version, str) and version[:1].isdigit()
-    return f"shardmill {version}" if is_known else "shardmill"
+    return version if isinstance(version, str) and version[:1].isdigit() else ""
+
+
+def generated_by(build: Mapping[str, Any]) -> str:
+    """Name and version of the program."""
+    return f"shardmill {version_of(build)}".rstrip()
 
 
 def command_of(manifest: Manifest) -> str:

@@ -284,13 +284,13 @@ class _KnownNames:
     """
 
     def __init__(self, manifest: Manifest, stored: StoredNames) -> None:
-        names = {*manifest.files, naming.MANIFEST}
+        names = {*manifest.files, naming.MANIFEST, naming.CARD}
         self._untold: list[str] = []
         if manifest.newest:
             names.add(naming.view_file(manifest.newest))
         for folder in [one.folder for one in manifest.generations] or [""]:
             files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT)
-            files += (naming.CROISSANT, naming.CARD)
+            files += (naming.CROISSANT,)
             if folder not in stored.told:
                 files += naming.FINGERPRINT_FILES
                 self._untold.append(folder)

@@ -50,12 +50,13 @@ from shard_format.expected_files import (
 )
 from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.naming import below
-from shard_format.papers import PAPERS_KEY, Papers, copied_papers, papers_text
+from shard_format.papers import PAPERS_KEY, CopiedFacts, copied_facts, papers_text
 from shard_format.removed_records import RemovedRecords, parse_removed
 from shard_format.shard_list import write_shard_list
 from shard_format.tfds_metadata import tfds_files
 
 _UNKNOWN = Expected(naming.STORED_RECORDS, 0, "")  # no build.json has the checksum
+_NO_FACTS = CopiedFacts({}, "")
 OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
 _OTHER_COMPACTED = (
     "the builds that were compacted, built and compacted again, have another root hash: the "
@@ -113,14 +114,14 @@ class BuildRepair:
             taken = {one.file for one in ready}
             self.unrecovered = [one for one in self.unrecovered if one.file not in taken]
         lost = naming.BUILD in names
-        papers = self._copied_papers() if lost else {}
+        facts = self._copied_facts() if lost else _NO_FACTS
         is_known = _UNKNOWN not in self.unrecovered
         self.unrecovered = [one for one in self.unrecovered if one != _UNKNOWN]
         described = {naming.CROISSANT} & names
         for split, info in manifest.splits.items():
             described |= names.intersection(naming.table_files(split, len(info.index)))
         if lost:
-            self._restore_build(manifest, papers, is_known=is_known)
+            self._restore_build(manifest, facts, is_known=is_known)
         if described and not self.unrecovered:
             for name in described:
                 make_room(self._directory / name)
@@ -331,24 +332,24 @@ class BuildRepair:
 
     # build.json, and the list of items whose checksum it has
 
-    def _copied_papers(self) -> dict[str, Any]:
-        """Returns the papers that croissant.json has a copy of."""
-        papers = None
+    def _copied_facts(self) -> CopiedFacts:
+        """Returns the facts of build.json that croissant.json has a copy of."""
+        facts = None
         with contextlib.suppress(OSError):
-            papers = copied_papers(storage.read_bytes(self._directory / naming.CROISSANT))
-        if papers is None:
+            facts = copied_facts(storage.read_bytes(self._directory / naming.CROISSANT))
+        if facts is None:
             self._all.on_note(
                 f"license, citation and card were in {below(self._folder, naming.BUILD)}, and "
                 f"{naming.CROISSANT} has no whole copy of them. Give them again, if the set had any"
             )
-        return papers or {}
+        return facts or _NO_FACTS
 
-    def _restore_build(self, manifest: Manifest, papers: Papers, *, is_known: bool) -> None:
-        """Writes build.json without times and versions, which only the lost one had.
+    def _restore_build(self, manifest: Manifest, facts: CopiedFacts, *, is_known: bool) -> None:
+        """Writes build.json without times and machine, which only the lost one had.
 
         Args:
             manifest: Manifest of the build.
-            papers: The papers of the set.
+            facts: What is known of the lost one.
             is_known: Whether the stored records are whole, as far as that can be said.
         """
         first, listed = self._jobs.first(manifest), self._list(manifest)
@@ -356,8 +357,10 @@ class BuildRepair:
             return
         # The same command finds the set built by the id.
         build_id = listed[0].build_id if self._keep_items(listed[1]) else ""
-        options = dataclasses.asdict(first) | {PAPERS_KEY: papers_text(papers)}
+        options = dataclasses.asdict(first) | {PAPERS_KEY: papers_text(facts.papers)}
         content = {"build_id": build_id, "options": options, "repaired": True}
+        if facts.version:
+            content["packages"] = {"shardmill": facts.version}
         if is_known:
             self._write_build(content, manifest, naming.FINGERPRINT_FILES)
         else:

@@ -26,7 +26,8 @@ def report(directory: Place, out: Place | None, as_json: bool) -> None:
     """Write a page with counts, histograms, samples, duplicates and rejected records.
 
     The page is one self-contained HTML file without scripts. It needs only the finished set, so it
-    can be written again at any time.
+    can be written again at any time. Without --out the set gets a README.md too, a card of the data
+    set, unless somebody has edited the one that is there.
 
     \b
     Examples:

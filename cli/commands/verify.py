@@ -72,10 +72,11 @@ def verify(
 
     Checked are manifest.json, shards, index, class names and other metadata, tokenizer, quarantine,
     duplicates, croissant.json and its tables, of every generation; by checksums of their own
-    build.json and report.html; by one in build.json fingerprints/, which sets of earlier versions
-    lack (a note says so). Left out are index/*.idx of 'export-index', and folders of unfinished
-    appends. Prints damage by file, byte offset and record; the exit code is then 4. What a killed
-    command has left is no damage: a note says how it is completed or deleted.
+    build.json, report.html and README.md (a note says if that was edited); by one in build.json
+    fingerprints/, which sets of earlier versions lack (a note says so). Left out are index/*.idx of
+    'export-index', and folders of unfinished appends. Prints damage by file, byte offset and
+    record; the exit code is then 4. What a killed command has left is no damage: a note says how it
+    is completed or deleted.
 
     \b
     Examples:
