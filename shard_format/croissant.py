@@ -296,7 +296,11 @@ def _describes(text: bytes, manifest: Manifest, tables: Tables, directory: Place
 
 
 def _is_of(text: bytes, manifest: Manifest) -> bool:
-    """Whether a croissant.json names any shard of a set, or any list of them."""
+    """Whether a croissant.json is whole, and names any shard of a set or any list of them."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
     named: list[str] = []
     for name, split in manifest.splits.items():
         if split.index:

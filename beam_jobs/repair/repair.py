@@ -135,6 +135,8 @@ class _Repair:
         for part in parts:
             self._repaired += part.repaired
         is_whole = not any(part.unrecovered for part in parts)
+        if is_whole and storage.is_folder(self._directory / naming.CARD):
+            make_room(self._directory / naming.CARD)
         if (naming.REPORT in wrong or wants_report) and is_whole:
             from beam_jobs.report import write_report  # loads image libraries
 

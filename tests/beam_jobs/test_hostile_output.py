@@ -68,7 +68,7 @@ def test_a_disk_that_is_full_at_any_point(build, disk, tmp_path):
             if (place / "set" / naming.MANIFEST).exists():  # only the report did not fit
                 verified = verify_set(place / "set")
                 files = [one.file for one in verified.damages + verified.minor]
-                assert files == [naming.REPORT]
+                assert files in ([naming.REPORT], [naming.REPORT, naming.CARD])
             failures += 1
     assert failures > 1 and manifest == expected
     assert verify(place / "set")[1] == []

@@ -50,6 +50,7 @@ CAPTIONS = [
 _PROGRAM = "tests.beam_jobs.records.programs:episodes"
 RECORDS = ["records", "--from", _PROGRAM, "--no-labels"]
 # (kind, number of kills) -> one test for each kill
+_PAGES = (naming.REPORT, naming.CARD)  # the stages alone make none
 COUNTS = {"images": 10, "text": 6, "objects": 5, "captions": 5, "records": 5, "tfds": 5}
 KILLS = [(kind, kill, kills) for kind, kills in COUNTS.items() for kill in range(kills)]
 # Of these, late in a run; the others are proofs, and every rename has its crash below.
@@ -279,7 +280,7 @@ def test_a_crash_before_any_rename_of_a_large_job(kind, build, tmp_path, monkeyp
         if not is_over:
             _run_steps(kind, corpus, out, options)
         assert load_manifest(out).root_hash == expected
-        assert [name for name in _files(out) if name != naming.REPORT] == files
+        assert [name for name in _files(out) if name not in _PAGES] == files
         shutil.rmtree(out)
         crashes += every
     assert crashes > 200
@@ -405,7 +406,7 @@ def _objects(memory, out) -> dict[str, int]:
     return {
         name: 0 if name == naming.BUILD else stat.size
         for name, stat in memory.list_tree(out)
-        if name != naming.REPORT  # the stages alone make none
+        if name not in _PAGES
     }
 
 

@@ -28,8 +28,8 @@ def copy(built, tmp_path):
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """All files but build.json, whose times differ, and the report about these."""
-    own = {naming.BUILD, naming.REPORT}
+    """All files but build.json, whose times differ, the report, and what people may edit."""
+    own = {naming.BUILD, naming.REPORT, naming.CARD}
     return {
         name: (directory / name).read_bytes() for name in files_of(directory) if name not in own
     }
