@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Generation, load_manifest, naming
-from shard_format.checksums import build_text
+from shard_format.checksums import build_text, whole_build
 from shard_format.croissant import renew_description
-from shard_format.expected_files import whole_build
 from shard_format.papers import (
     PAPERS_KEY,
     joined_papers,
@@ -19,16 +15,6 @@ from shard_format.papers import (
     papers_text,
     parse_papers,
 )
-
-
-def kept_papers(build: Mapping[str, Any], given: str) -> str:
-    """The papers of a build that replaces another one: its own, and of the other what it lacks.
-
-    Args:
-        build: The content of build.json of the other one; empty if there is none.
-        given: Papers of the build, see `papers_text`.
-    """
-    return papers_text(joined_papers(papers_of(build), parse_papers(given)))
 
 
 def renew_papers(base: Place, given: str) -> bool:
@@ -53,7 +39,7 @@ def renew_papers(base: Place, given: str) -> bool:
         if "options" not in build:
             continue  # damaged, or of the first version: `repair` writes one
         manifest = load_manifest(place) if one.folder else load_manifest(base, 0)
-        papers = kept_papers(build, given)
+        papers = papers_text(joined_papers(papers_of(build), parse_papers(given)))
         if papers != build["options"].get(PAPERS_KEY, ""):
             build["options"][PAPERS_KEY] = papers
             storage.write_bytes(

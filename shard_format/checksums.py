@@ -69,6 +69,15 @@ def check_build(data: bytes) -> CheckedBuild:
     return CheckedBuild(problem, match is not None and not problem, content)
 
 
+def whole_build(directory: Place) -> dict[str, Any]:
+    """The content of a build.json that matches its checksum; empty if there is none."""
+    try:
+        build = check_build(storage.read_bytes(directory / naming.BUILD))
+    except OSError:
+        return {}
+    return build.content if build.has_checksum else {}
+
+
 def report_names(root_hash: str) -> dict[str, str]:
     """The content by name of the <meta> elements that a page is rendered with."""
     return {"shardmill-root-hash": root_hash, "shardmill-sha256": _NO_SUM}

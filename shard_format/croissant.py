@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
+from shard_format.checksums import whole_build
 from shard_format.croissant_terms import described_in_1_0, described_set
 from shard_format.damaged_records import Damage
-from shard_format.expected_files import whole_build
 from shard_format.index import label_column, read_schema
 from shard_format.manifest import Manifest
 from shard_format.papers import copied_facts

@@ -16,8 +16,7 @@ from foundation import storage
 from foundation.storage import Place
 from foundation.wording import format_bytes, visible
 from shard_format import naming
-from shard_format.checksums import card_text, has_own_card
-from shard_format.expected_files import whole_build
+from shard_format.checksums import card_text, has_own_card, whole_build
 from shard_format.manifest import Manifest
 from shard_format.papers import BODY, CARD_FIELDS, SPDX, Papers, papers_of
 from shard_format.schema import Schema

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from foundation import storage
 from foundation.storage import Place
 from shard_format import naming
-from shard_format.checksums import check_build
+from shard_format.checksums import whole_build
 from shard_format.fingerprint_files import files_in, is_fingerprints
 from shard_format.manifest import Manifest
 from shard_format.shard_list import ShardInfo, shard_numbers
@@ -184,12 +183,3 @@ def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:
     """The files in `fingerprints/` that the content of a build.json names."""
     entries = build.get(FINGERPRINTS_KEY, {})
     return [Expected(name, **info) for name, info in entries.items() if is_fingerprints(name, "")]
-
-
-def whole_build(directory: Place) -> dict[str, Any]:
-    """The content of a build.json that matches its checksum; empty if there is none."""
-    try:
-        build = check_build(storage.read_bytes(directory / naming.BUILD))
-    except OSError:
-        return {}
-    return build.content if build.has_checksum else {}

@@ -42,9 +42,8 @@ from shard_format import (
     load_manifest,
     naming,
 )
-from shard_format.checksums import has_own_card
+from shard_format.checksums import has_own_card, whole_build
 from shard_format.dataset_card import write_card
-from shard_format.expected_files import whole_build
 from shard_format.papers import joined_papers, papers_of, papers_text, parse_papers
 from shard_format.schema import KEPT_IN_INDEX
 

@@ -462,6 +462,8 @@ class PreprocessOptions:
         Raises:
             UsageError: A file cannot be read, or is malformed.
         """
+        if (self.license, self.citation, self.card) == (None, None, None):
+            return self
         given = read_papers(self.license, self.citation, self.card)
         papers = papers_text(joined_papers(parse_papers(self.papers), given))
         return dataclasses.replace(self, papers=papers, license=None, citation=None, card=None)

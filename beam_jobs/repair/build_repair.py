@@ -39,14 +39,13 @@ from shard_format import (
     naming,
     open_index,
 )
-from shard_format.checksums import build_text
+from shard_format.checksums import build_text, whole_build
 from shard_format.croissant import renew_description, write_croissant
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
     ExpectedFiles,
     fingerprint_files,
-    whole_build,
 )
 from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.naming import below

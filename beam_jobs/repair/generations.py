@@ -28,8 +28,8 @@ from shard_format import (
     naming,
     parse_manifest,
 )
-from shard_format.checksums import described_set
-from shard_format.expected_files import Expected, whole_build
+from shard_format.checksums import described_set, whole_build
+from shard_format.expected_files import Expected
 from shard_format.generation_folders import generation_numbers, is_unfinished
 from shard_format.naming import below
 

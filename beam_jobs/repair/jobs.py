@@ -30,7 +30,7 @@ from foundation import storage
 from foundation.options import declared, has_type, with_absolute_paths
 from foundation.storage import Place
 from shard_format import Manifest, ShardmillError, load_build, naming
-from shard_format.expected_files import whole_build
+from shard_format.checksums import whole_build
 from shard_format.generation_folders import generation_numbers
 from shard_format.schema import KEPT_IN_INDEX
 

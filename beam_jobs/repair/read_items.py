@@ -38,9 +38,10 @@ from shard_format import (
     naming,
     open_index,
 )
+from shard_format.checksums import whole_build
 from shard_format.dropped import quarantine_files, read_columns
 from shard_format.duplicates import duplicates_files, read_duplicates
-from shard_format.expected_files import Expected, fingerprint_files, whole_build
+from shard_format.expected_files import Expected, fingerprint_files
 from shard_format.fingerprint_files import files_in, whole_file
 from shard_format.keys import UInt64Array
 from shard_format.removed_records import RemovedRecords

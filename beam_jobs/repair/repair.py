@@ -34,9 +34,10 @@ from shard_format import (
     naming,
     verify_set,
 )
+from shard_format.checksums import whole_build
 from shard_format.compaction import is_moving, note_of, read_state, whole_manifest
 from shard_format.dataset_card import write_card
-from shard_format.expected_files import ExpectedFiles, stored_files, whole_build
+from shard_format.expected_files import ExpectedFiles, stored_files
 from shard_format.set_paths import delete_in_set
 from shard_format.verification import Verified, manifest_to_verify
 

@@ -35,8 +35,8 @@ from reader.conversion.formats import CONVERSION_FORMATS
 from reader.conversion.pieces import SplitRecords, records_to_convert
 from reader.conversion.worker import ConversionFailure, ConversionTask, place_files
 from shard_format import InputError, Manifest, UsageError, load_manifest, naming
+from shard_format.checksums import whole_build
 from shard_format.dataset_card import CardSplit, card_page
-from shard_format.expected_files import whole_build
 
 NOTE = "conversion.json"
 _WHERE = "reader.convert"

@@ -20,7 +20,6 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.package_versions import package_version
-from beam_jobs.papers import kept_papers
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
@@ -28,9 +27,9 @@ from beam_jobs.workspace import Workspace
 from foundation.options import flag_of
 from foundation.wording import counted
 from shard_format import Manifest, naming
-from shard_format.checksums import build_text
-from shard_format.expected_files import FINGERPRINTS_KEY, whole_build
-from shard_format.papers import PAPERS_KEY
+from shard_format.checksums import build_text, whole_build
+from shard_format.expected_files import FINGERPRINTS_KEY
+from shard_format.papers import PAPERS_KEY, joined_papers, papers_of, papers_text, parse_papers
 
 _LEAST_SECONDS = 1e-3
 _PACKAGES = (
@@ -63,7 +62,7 @@ def write_build_info(
     """
     before = whole_build(workspace.out)  # of the same build, a file of which was lost
     is_same = before.get("build_id") == listing.build_id
-    papers = kept_papers(before if is_same else {}, options.papers)
+    papers = joined_papers(papers_of(before if is_same else {}), parse_papers(options.papers))
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
         "build_id": listing.build_id,
@@ -78,7 +77,7 @@ def write_build_info(
         "units_reused": sum(summary.reused for summary in summaries),
         # Entries that are not records, such as requests in WARC files.
         "ignored": sum(summary.ignored for summary in summaries),
-        "options": dataclasses.asdict(options) | {PAPERS_KEY: papers},
+        "options": dataclasses.asdict(options) | {PAPERS_KEY: papers_text(papers)},
         "notes": [*options.notes, *plan.notes],
         "warnings": plan.warnings,
         "stages": _stages(workspace, started, plan, summaries),
