@@ -16,7 +16,8 @@ from shard_format.set_facts import (
     generated_by,
     masked_data,
     options_text,
-    preprocessing,
+    processing_counts,
+    processing_steps,
     source_names,
     version_of,
 )
@@ -106,7 +107,11 @@ def described_set(manifest: Manifest, build: Mapping[str, Any]) -> dict[str, Any
         "version": _VERSION,
     }
     told = {
-        processed: [*given.get(processed, ()), *preprocessing(manifest)],
+        processed: [
+            *given.get(processed, ()),
+            *processing_steps(manifest),
+            *processing_counts(manifest),
+        ],
         masked: [*given.get(masked, ()), *masked_data(manifest)],
     }
     return (

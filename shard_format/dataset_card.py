@@ -24,7 +24,7 @@ from shard_format.set_facts import (
     command_of,
     generated_by,
     masked_data,
-    preprocessing,
+    processing_steps,
     source_names,
 )
 
@@ -113,6 +113,9 @@ def card_page(
     kind = manifest.schema.record_type
     about = f"{records:,} {kind} records in {of_files}, made by {generated_by(build)}."
     lines += [card.get("description") or about, ""]
+    known = {"Version": "version", "Published": "date_published", "Page": "url"}
+    facts = [f"- {what}: {_plain(card[name])}" for what, name in known.items() if name in card]
+    lines += [*facts, ""] if facts else []
     lines += _table(
         ("split", "records", "files", "size"),
         (
@@ -219,8 +222,8 @@ def _making(manifest: Manifest, build: Mapping[str, Any]) -> Iterator[str]:
     sources = f" from {named}" if named else ""
     yield f"By `{command_of(manifest)}` of {generated_by(build)}{sources}."
     yield ""
-    yield from (f"- {_plain(one)}" for one in (*preprocessing(manifest), *masked_data(manifest)))
-    yield from ("", "Where every record went:", "")
+    yield from (f"- {_plain(one)}" for one in (*processing_steps(manifest), *masked_data(manifest)))
+    yield from ("", "The records of each split are in a global random order. Where all went:", "")
     ledger = manifest.ledger
     counts = {
         "read": ledger.read,
@@ -249,11 +252,6 @@ def _rights(papers: Papers) -> Iterator[str]:
     for heading, name in (("Creators", "creators"), ("Publisher", "publisher")):
         if name in card:
             yield from (f"## {heading}", "", *_paragraphs(map(_agent, card[name])))
-    facts = {"URL": card.get("url"), "Published": card.get("date_published")}
-    facts["Version"] = card.get("version")
-    if any(facts.values()):
-        yield from (f"- {name}: {_plain(value)}" for name, value in facts.items() if value)
-        yield ""
     if citation := papers.get("citation"):
         fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", citation)), 0)
         yield from ("## Citation", "", f"{fence}bibtex", citation, fence, "")

@@ -22,6 +22,7 @@ PAPERS_KEY = "papers"  # among the options of a build
 BODY = "body"  # of a card: the Markdown behind its front matter
 _COPY_NAME = "shardmill-facts"
 
+AGENT_FIELDS = ("name", "type", "url", "email")  # of a person or an organization
 TEXT, TEXTS, URL, DATE, DATES, AGENTS = "a text", "texts", "a URL", "a date", "dates", "agents"
 
 
@@ -98,26 +99,37 @@ def _are_papers(papers: Any) -> bool:
         return False
     card = papers.get("card", {})
     texts = [papers[name] for name in ("license", "citation") if name in papers]
-    if not isinstance(card, dict) or not all(isinstance(text, str) for text in texts):
+    if not isinstance(card, dict) or not all(map(_is_text, texts)):
         return False
     return all(
-        isinstance(value, str) if name == BODY else _fits(CARD_FIELDS[name], value)
+        _is_text(value) if name == BODY else _fits(CARD_FIELDS[name], value)
         for name, value in card.items()
         if name in CARD_FIELDS or name == BODY  # others are of a later version
     )
 
 
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text that can be stored: half of a surrogate pair cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _fits(field: CardField, value: Any) -> bool:
     if not field.is_list:
-        return isinstance(value, str)
+        return _is_text(value)
     if not isinstance(value, list):
         return False
     if field.kind != AGENTS:
-        return all(isinstance(one, str) for one in value)
+        return all(map(_is_text, value))
     return all(
         isinstance(one, dict)
-        and "name" in one
-        and all(isinstance(part, str) for part in one.values())
+        and {"name"} <= one.keys() <= {*AGENT_FIELDS}
+        and all(map(_is_text, one.values()))
         for one in value
     )
 

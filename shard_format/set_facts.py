@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from foundation.wording import counted
+from foundation.wording import counted, visible
 from shard_format.manifest import Manifest, cleaning_steps
 
 _OFF: tuple[object, ...] = (None, False, "none", "off", "", [], 0)
@@ -29,7 +29,9 @@ _COMMANDS = {"image": "images", "text": "text"}
 def source_names(build: Mapping[str, Any]) -> list[str]:
     """The sources of all builds of a set, by their own names; URLs without user and query."""
     builds = build.get("merged_options") or [build.get("options", {})]
-    names = list(dict.fromkeys(_name(one) for own in builds for one in own.get("sources", ())))
+    names = list(
+        dict.fromkeys(visible(_name(one)) for own in builds for one in own.get("sources", ()))
+    )
     more = len(names) - _MOST_SOURCES
     return names if more <= 0 else [*names[:_MOST_SOURCES], f"{more} more"]
 
@@ -67,27 +69,31 @@ def options_text(manifest: Manifest) -> str:
         for name, value in manifest.config.items()
         if name not in apart and (value not in _OFF or name == "seed")
     }
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+    return ", ".join(f"{name}={visible(value)}" for name, value in values.items())
 
 
-def preprocessing(manifest: Manifest) -> list[str]:
-    """How the records were made, a sentence for each step."""
-    return list(_preprocessing(manifest))
-
-
-def _preprocessing(manifest: Manifest) -> Iterator[str]:
-    config, ledger = manifest.config, manifest.ledger
+def processing_steps(manifest: Manifest) -> Iterator[str]:
+    """Yields a sentence for each step that made the records."""
+    config = manifest.config
     yield f"Options: {options_text(manifest)}."
     steps = [f"{name} ({values})" if values else name for name, values in cleaning_steps(config)]
     if steps:
         yield f"Cleaning steps, in their order: {'; '.join(steps)}."
     yield _duplicates(manifest)
-    lost = [f"{counted(ledger.filtered, 'record')} were filtered out" if ledger.filtered else ""]
-    lost += [f"{counted(ledger.quarantined, 'record')} were rejected" if ledger.quarantined else ""]
+
+
+def processing_counts(manifest: Manifest) -> Iterator[str]:
+    """Yields a sentence on where records went, and one on the splits."""
+    ledger = manifest.ledger
+    lost = {
+        "left out as duplicates": ledger.duplicates,
+        "filtered out": ledger.filtered,
+        "rejected": ledger.quarantined,
+    }
+    ways = ", ".join(f"{count:,} {way}" for way, count in lost.items() if count)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in ledger.reasons.items())
-    counts = " and ".join(filter(None, lost))
-    left_out = f" {counts}, by reason: {reasons}." if counts else ""
-    yield f"Of {counted(ledger.read, 'record')} read, {ledger.kept:,} were kept.{left_out}"
+    kept = f"{counted(ledger.read, 'record')} read: {ledger.kept:,} kept"
+    yield f"{', '.join(filter(None, (kept, ways)))}.{f' Reasons: {reasons}.' if reasons else ''}"
     records = (f"{split.records:,} {name}" for name, split in manifest.splits.items())
     yield f"Splits: {', '.join(records)}. The records of each are in a global random order."
 

@@ -16,7 +16,7 @@ from foundation import storage
 from foundation.extras import naming_extras
 from foundation.wording import did_you_mean
 from shard_format import UsageError
-from shard_format.papers import AGENTS, BODY, CARD_FIELDS, DATE, DATES, SPDX, URL
+from shard_format.papers import AGENT_FIELDS, AGENTS, BODY, CARD_FIELDS, DATE, DATES, SPDX, URL
 
 _SPDX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _WEB_URL = re.compile(r"https?://[^\s/]+\S*")
@@ -33,7 +33,6 @@ _OTHER_NAMES = {
     "tags": "keywords",
 }
 _RIGHTS = ("license", "citation")  # which have options of their own
-_AGENT = ("name", "type", "url", "email")
 _AGENT_TYPES = ("person", "organization")
 
 
@@ -214,14 +213,14 @@ def _agent(value: Any, at: str) -> dict[str, str]:
     if isinstance(value, str):
         return {"name": _text(value, at)}
     if not isinstance(value, dict) or "name" not in value:
-        raise UsageError(f"{at} is {value!r}. Write a name, or {', '.join(_AGENT)} of each.")
+        raise UsageError(f"{at} is {value!r}. Write a name, or {', '.join(AGENT_FIELDS)} of each.")
     return dict(_agent_fields(value, at))
 
 
 def _agent_fields(value: Mapping[Any, Any], at: str) -> Iterator[tuple[str, str]]:
     for key, part in value.items():
-        if key not in _AGENT:
-            raise UsageError(f"Unknown {key!r} of {at}. Choices: {', '.join(_AGENT)}.")
+        if key not in AGENT_FIELDS:
+            raise UsageError(f"Unknown {key!r} of {at}. Choices: {', '.join(AGENT_FIELDS)}.")
         text = _text(part, f"{key!r} of {at}")
         if key == "type" and text not in _AGENT_TYPES:
             raise UsageError(f"The type of {at} is {text!r}. Choices: {', '.join(_AGENT_TYPES)}.")

@@ -17,6 +17,7 @@ from beam_jobs import ImageOptions, append, preprocess
 from beam_jobs.corpus.dataset_metadata import is_note
 from beam_jobs.generations.compact import compact
 from beam_jobs.options.papers import read_card, read_papers
+from beam_jobs.quarantine import replay_options
 from beam_jobs.repair import repair
 from beam_jobs.report import write_report
 from reader import convert
@@ -31,6 +32,7 @@ from shard_format.papers import (
     copied_facts,
     papers_of,
     papers_text,
+    parse_papers,
 )
 from tests.fixtures.damage import files_of, job, make_corpus
 from tests.fixtures.generations import Killed
@@ -186,6 +188,14 @@ def test_append_and_compact_keep_them(shard_set: Path, append_more) -> None:
     check(shard_set, "CC0-1.0")
     sources = [one["prov:label"] for one in described(shard_set)["prov:wasDerivedFrom"]]
     assert sources == ["corpus", "more", "further"]
+
+
+def test_a_replay_keeps_them(shard_set: Path) -> None:
+    options = replay_options(shard_set, None, (), {})
+    assert parse_papers(options.papers) == papers_in(shard_set) != {}
+    # Where the files of the options were is not stored.
+    assert (options.license, options.citation, options.card) == (None, None, None)
+    assert "card.md" not in (shard_set / naming.BUILD).read_text()
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -456,6 +466,31 @@ def test_any_text_survives(given_papers, manifest) -> None:
             value, known = croissant[field.term], card[name]
             assert value[: len(known)] == known
     assert copied_facts(json.dumps(croissant).encode()) == (given_papers, "")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters()),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*CARD_FIELDS, "name", "url"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    hostile=st.dictionaries(st.sampled_from(["license", "citation", "card", "x"]), values) | values,
+    packages=values,
+)
+def test_any_build_of_others_is_described(hostile, packages, manifest) -> None:
+    """A set may come from anyone: papers that no command wrote are none."""
+    options = {"papers": json.dumps(hostile)}
+    for build in ({"options": options, "packages": packages}, {"options": {"papers": hostile}}):
+        page = card_page(manifest, build, [], "pass")
+        yaml.safe_load(page.split("\n---\n")[0].removeprefix("---\n"))
+        json.dumps(described_set(manifest, build))
+    copied_facts(json.dumps({"subjectOf": hostile}).encode())
+    copied_facts(json.dumps(hostile).encode())
 
 
 @given(
