@@ -36,7 +36,6 @@ from shard_format import (
     naming,
 )
 from shard_format.checksums import report_problem
-from shard_format.dataset_card import write_card
 from shard_format.unnamed_files import FileSizes
 
 _CANCELLED = "cancelled"  # in place of the id of a run
@@ -359,8 +358,8 @@ def finish(
     """
     workspace = context.workspace
     options, scratch = context.options, workspace.scratch_of(workspace.out / naming.REPORT)
-    # Papers of a generation were those of the set when it was built; the append renews both.
-    renewed = not (rebuilt or options.base) and renew_papers(workspace.out, options.papers)
+    if not rebuilt and not options.base:  # an append renews those of a generation
+        renew_papers(workspace.out, options.papers, wants_card=not options.no_report)
     if not options.no_report and (rebuilt or not has_report(workspace.out)):
         from beam_jobs.report import write_report  # loads image libraries
 
@@ -372,8 +371,6 @@ def finish(
                 raise error.__cause__ from None  # `locked_output` says what to do in a build
             raise
         on_progress(1)
-    elif renewed and not options.no_report:
-        write_card(workspace.out, load_manifest(workspace.out), scratch)
     if replacement is not None:
         replacement.finish()
     workspace.remove()

@@ -6,8 +6,9 @@ from beam_jobs.workspace import Workspace
 from foundation import storage
 from foundation.storage import Place
 from shard_format import Generation, load_manifest, naming
-from shard_format.checksums import build_text, whole_build
+from shard_format.checksums import build_text, has_own_card, whole_build
 from shard_format.croissant import renew_description
+from shard_format.dataset_card import write_card
 from shard_format.papers import (
     PAPERS_KEY,
     joined_papers,
@@ -17,20 +18,18 @@ from shard_format.papers import (
 )
 
 
-def renew_papers(base: Place, given: str) -> bool:
-    """Replaces papers of a set, which must be locked: in build.json, then in croissant.json.
+def renew_papers(base: Place, given: str, *, wants_card: bool) -> None:
+    """Replaces papers of a set, which must be locked: in build.json, croissant.json and README.md.
 
     Killed in between, the same command completes it; so does `repair`.
 
     Args:
         base: The set.
         given: The papers, see `papers_text`; what they leave out stays. "" changes nothing.
-
-    Returns:
-        Whether anything was given, so that README.md is to be written again.
+        wants_card: Whether a set without README.md gets one.
     """
     if not given:
-        return False
+        return
     workspace = Workspace(base, None)
     workspace.create()
     for one in load_manifest(base).generations or (Generation("", "", ""),):
@@ -49,4 +48,5 @@ def renew_papers(base: Place, given: str) -> bool:
                 scratch=workspace.scratch_of(place / naming.BUILD),
             )
         renew_description(place, manifest, workspace.scratch_of)
-    return True
+    if wants_card or has_own_card(base):
+        write_card(base, load_manifest(base), workspace.scratch_of(base / naming.CARD))

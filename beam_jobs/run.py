@@ -35,7 +35,6 @@ from foundation import storage
 from foundation.errors import EmptySetError, file_error
 from foundation.storage import Place
 from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
-from shard_format.dataset_card import write_card
 
 # Files of a large corpus, about, from which a pipeline lists faster than the launcher's machine: a
 # cluster takes minutes to start one, and a core lists a million files in half a minute.
@@ -144,8 +143,9 @@ def _build(
         if replacement is not None and _is_there(replacement, listing.build_id):
             workspace.remove()
             replacement.delete_new()
-            if renew_papers(replacement.directory, context.options.papers):
-                write_card(replacement.directory, load_manifest(replacement.directory))
+            given, wants_card = context.options.papers, not context.options.no_report
+            renew_papers(replacement.directory, given, wants_card=wants_card)
+            if given:
                 on_note(_RENEWED)
             return _report(replacement.directory, listing.ignored, already_built=True)
         if listing.changes:

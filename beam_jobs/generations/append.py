@@ -43,7 +43,6 @@ from shard_format import (
     naming,
 )
 from shard_format.checksums import has_own_card, whole_build
-from shard_format.dataset_card import write_card
 from shard_format.papers import joined_papers, papers_of, papers_text, parse_papers
 from shard_format.schema import KEPT_IN_INDEX
 
@@ -276,10 +275,8 @@ def _known_note(listing: Listing) -> str:
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:
     """Replaces papers, and the pages of an earlier generation: they are about all records."""
-    renewed = renew_papers(base, options.papers)
+    renew_papers(base, options.papers, wants_card=not options.no_report)
     if has_report(base):
-        if renewed and not options.no_report:
-            write_card(base, load_manifest(base))
         return
     if options.no_report:
         storage.delete(base / naming.REPORT)

@@ -23,6 +23,7 @@ _WEB_URL = re.compile(r"https?://[^\s/]+\S*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")  # as mlcroissant takes it
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
+_FILE_NAME = re.compile(r"\S+\.(bib|cff|md|txt)")  # which a citation never is
 _MOST_BYTES = 1 << 20  # of a card or a citation
 _MOST_PATH = 4096  # bytes of a path; a longer citation is no file
 # Names that cards of the Hub have for these fields.
@@ -68,10 +69,12 @@ def license_url(flag: str, text: str) -> str:
 
 def _citation(text: str) -> str:
     """The content of a file of this name, or the text itself."""
-    if len(text.encode(errors="replace")) < _MOST_PATH and "\n" not in text and "\0" not in text:
-        place = storage.place_of(text)
-        if storage.stat(place) is not None:
+    is_short = len(text.encode(errors="replace")) < _MOST_PATH
+    if is_short and not re.search(r"[\n\0]|https?://", text):
+        if storage.stat(storage.place_of(text)) is not None or _FILE_NAME.fullmatch(text):
             text = _read("--citation", text)
+    if not text.strip():
+        raise UsageError("--citation is empty. Write a text, or leave it out.")
     return _checked(text.strip(), "--citation")
 
 

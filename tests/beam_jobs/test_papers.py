@@ -156,6 +156,9 @@ def test_the_same_command_replaces_them_alone(shard_set: Path, corpus: Path) -> 
     for table in (shard_set / "index").glob("*.parquet"):
         flip(table, 100)
     check(shard_set, "MIT")
+    preprocess(job("image", corpus, shard_set, license="CC0-1.0", no_report=True))
+    check(shard_set, "CC0-1.0")
+    preprocess(job("image", corpus, shard_set, license="MIT", no_report=True))
     before = {name: os.stat(shard_set / name) for name in files_of(shard_set)}
     preprocess(job("image", corpus, shard_set))
     assert {name: os.stat(shard_set / name) for name in before} == before
@@ -414,6 +417,11 @@ def test_forms_of_cards(tmp_path: Path) -> None:
             "license": "https://spdx.org/licenses/MIT",
             "citation": "@misc{x}",
         }
+    for citation in ("https://doi.org/10.1/x", "Ada. Noise. 2026", "@misc{x\n}", "s 1: a.txt b"):
+        assert read_papers(None, citation, None) == {"citation": citation}
+    for citation in (str(tmp_path / "missing.bib"), " "):
+        with pytest.raises(UsageError, match="--citation"):
+            read_papers(None, citation, None)
     assert read_papers("MIT", None, str(tmp_path / "card.md"))["license"].endswith("/MIT")
 
 
