@@ -20,6 +20,7 @@ from beam_jobs.options.papers import read_card, read_papers
 from beam_jobs.quarantine import replay_options
 from beam_jobs.repair import repair
 from beam_jobs.report import write_report
+from foundation import storage
 from reader import convert
 from shard_format import InputError, UsageError, load_build, load_manifest, naming, verify_set
 from shard_format.croissant import croissant_text, describe_table
@@ -172,6 +173,23 @@ def test_overwriting_with_the_same_set_replaces_them(shard_set: Path, corpus: Pa
     assert any("license" in note for note in notes)
     check(shard_set, "MIT")
     assert sorted(path.name for path in shard_set.parent.iterdir()) == ["card.md", "corpus", "set"]
+
+
+def test_a_set_in_a_bucket(memory, corpus: Path, card: str) -> None:
+    out = storage.Url("memory://bucket/set")
+    preprocess(job("image", corpus, out, card=card, license="CC-BY-4.0"))
+    report = storage.read_bytes(out / naming.REPORT)
+    assert preprocess(job("image", corpus, out, license="MIT")).already_built
+    verified = verify_set(out)
+    assert verified.damages == [] and verified.minor == []
+    assert papers_of(load_build(out))["license"].endswith("MIT")
+    assert b"license: mit" in storage.read_bytes(out / naming.CARD)
+    assert storage.read_bytes(out / naming.REPORT) == report
+    options = job("image", corpus, out, seed=3, card=card, license="MIT", overwrite=True)
+    assert not preprocess(options).already_built
+    root_hash = load_manifest(out).root_hash.encode()
+    assert root_hash in storage.read_bytes(out / naming.CARD)
+    assert verify_set(out).damages == [] and verify_set(out).minor == []
 
 
 def test_a_build_that_lost_a_file_keeps_them(shard_set: Path, corpus: Path) -> None:
