@@ -98,7 +98,9 @@ def _damaged(folder: Path, commands: Commands) -> Path:
 
 AGAIN = ("preprocess", "images", "{folder}/part0", "--out", "{set}", "--id-prefix", "part0")
 APPEND = ("preprocess", "images", "{folder}/part1", "--out", "{set}", "--append")
+FIRST = (*AGAIN, "--resize", "shorter:16", "--dedup", "near")
 CASES = {
+    "papers": Case((*FIRST, "--license", "MIT"), _one_generation),
     "append": Case((*APPEND, "--id-prefix", "x"), _one_generation),
     "append-after-removal": Case((*AGAIN, "--append"), _lost),
     "overwrite-after-removal": Case((*AGAIN, "--resize", "shorter:16", "--overwrite"), _lost),
@@ -151,7 +153,7 @@ def _kill_and_follow(case: Case, folder: Path, commands: Commands, kills: int) -
     return len(operations)
 
 
-@pytest.mark.parametrize("name", ["append", "compact", "replay"])
+@pytest.mark.parametrize("name", ["append", "compact", "replay", "papers"])
 def test_a_kill_costs_nothing(name, tmp_path, commands):
     _kill_and_follow(CASES[name], tmp_path, commands, QUICK_KILLS)
 
