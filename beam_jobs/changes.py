@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ _MOST_COMPARED = 1 << 22  # items: more take too much memory
 _STATES = pa.schema([pa.field("record_id", pa.string()), pa.field("state", pa.string())])
 _FILE = r"(?s)^([^\x00]*\x00[^\x00]*)\x00.*$"  # in a state: size and time, before the label
 EXCLUDED_KEY = "excluded"  # of the inputs: a digest of the ids of --exclude-ids
-_STAGE_OPTIONS = b"stage_options"  # in the metadata of a list of files
+_STAGE_OPTIONS, _COMMITS = b"stage_options", b"commits"  # in the metadata of a list of files
 
 
 class SourceSummaries:
@@ -203,10 +203,13 @@ def _source_differences(
         if saved and list(saved) != list(options.sources):
             yield f"SRC: {', '.join(saved)} then, {', '.join(options.sources)} now"
         return
-    then = {one["source"]: one for one in before}
-    later = {one["source"]: one for one in now}
+    names, commits = storage.unpinned(one["source"] for one in before)
+    new_names, new_commits = storage.unpinned(one["source"] for one in now)
+    then = dict(zip(names, before, strict=True))
+    later = dict(zip(new_names, now, strict=True))
     if sorted(one["digest"] for one in before) == sorted(one["digest"] for one in now):
         return  # at another place, perhaps
+    yield from _moved(commits, new_commits)
     for source in sorted(then.keys() - later.keys()):
         yield f"{source}: {_amount(then[source])} then, not a source now"
     for source in sorted(later.keys() - then.keys()):
@@ -223,6 +226,13 @@ def _source_differences(
             changed = "labels, groups or splits"
             changed = changed if "files" in old else f"names, modification times, {changed}"
             yield f"{source}: {_amount(new)}, with other {changed}"
+
+
+def _moved(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """The datasets at hf:// that are read at another commit."""
+    for dataset in sorted(then.keys() & now.keys()):
+        if then[dataset] != now[dataset]:
+            yield f"{dataset} is at commit {now[dataset]}, {then[dataset]} then"
 
 
 def _amount(source: Mapping[str, Any]) -> str:
@@ -248,7 +258,10 @@ def note_changes(
     Returns:
         A line for the user; "" if nothing changed, or if nothing was staged before.
     """
-    name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
+    names, commits = list(sources), dict[str, str]()
+    if storage.HUB in "".join(sources):
+        names, commits = storage.unpinned(sources)
+    name = hashlib.blake2b("\0".join(names).encode(), digest_size=8).hexdigest()
     place, marker = (workspace.units / f"listed-{name}.{suffix}" for suffix in ("files", "sha256"))
     if items > _MOST_COMPARED:  # nor would the next build look at a list of them
         storage.delete(marker)
@@ -257,8 +270,9 @@ def note_changes(
     if before is not None:
         states = map(_states, listed_batches(workspace))
         now = pa.concat_tables([_STATES.empty_table(), *states])
-        said = _said(before, now, stage_options, _missing(workspace, keys), len(keys))
-    metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
+        moved = _moved(json.loads((before.schema.metadata or {}).get(_COMMITS, b"{}")), commits)
+        said = _said(before, now, stage_options, moved, _missing(workspace, keys), len(keys))
+    metadata = {_STAGE_OPTIONS: json.dumps(stage_options), _COMMITS: json.dumps(commits)}
     with (
         workspace.write_arrow(place) as sink,
         pa.ipc.new_file(sink, _STATES.with_metadata(metadata)) as writer,
@@ -297,12 +311,17 @@ def _missing(workspace: Workspace, keys: Sequence[str]) -> int:
 
 
 def _said(
-    before: pa.Table, now: pa.Table, stage_options: Mapping[str, Any], missing: int, units: int
+    before: pa.Table,
+    now: pa.Table,
+    stage_options: Mapping[str, Any],
+    moved: Iterable[str],
+    missing: int,
+    units: int,
 ) -> str:
     metadata = before.schema.metadata or {}
     then = json.loads(metadata.get(_STAGE_OPTIONS, b"{}"))
     later = json.loads(json.dumps(stage_options))
-    why = [*_version_differences(then, later), *_stage_differences(then, later)]
+    why = [*moved, *_version_differences(then, later), *_stage_differences(then, later)]
     old, new = before["record_id"], now["record_id"]
     at = pc.index_in(new, value_set=old.combine_chunks())
     known = np.asarray(pc.is_valid(at))

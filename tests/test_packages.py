@@ -15,7 +15,10 @@ PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli
 
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
-    "foundation": {"boto3", "google", "hdfs_native", "obstore", "pyarrow", "typing_extensions"},
+    "foundation": {
+        *("boto3", "google", "hdfs_native", "huggingface_hub", "obstore", "pyarrow"),
+        "typing_extensions",
+    },
     "shard_format": {"google_crc32c", "numpy", "pyarrow", "typing_extensions"},
     "beam_jobs": {
         *("PIL", "apache_beam", "array_record", "chardet", "cv2", "ftfy", "jinja2", "markupsafe"),
@@ -119,7 +122,10 @@ def test_third_party_packages_are_listed(package, imports):
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("foundation.storage", {"obstore", "google.cloud", "tensorflow", "apache_beam"}),
+        (
+            "foundation.storage",
+            {"obstore", "google.cloud", "huggingface_hub", "tensorflow", "apache_beam"},
+        ),
         (
             "shard_format",
             {"tensorflow", "keras", "apache_beam", "cv2", "PIL", "rich", "psutil", "click"},

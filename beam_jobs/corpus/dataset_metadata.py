@@ -29,7 +29,9 @@ _INDEX = re.compile(
     rb'\{\s*("version":\s*\d+,\s*)?"(shards|chunks)":\s*\[|\{\s*"to":\s*"\w+",\s*"set":'
 )
 _INDEX_BYTES = 256
+# README.md of a repository of the Hugging Face Hub: all of these have a .gitattributes.
 _CARD = naming.CARD.encode()
+_CARD_BEGIN, _CARD_NEIGHBOUR = b"---", b".gitattributes"
 _LABELS_SUFFIX = naming.LABELS_SUFFIX.encode()
 _DESCRIBED = (
     ".parquet",
@@ -70,8 +72,9 @@ def is_note(path: bytes) -> bool:
             return bool(_INDEX.match(storage.read_range(place_of(path), 0, _INDEX_BYTES)))
         except OSError:
             return False
-    if name == _CARD:  # of a conversion: any other may be a document
-        return is_note(path[: -len(name)] + _INDEXES[1])
+    if name == _CARD:
+        folder = path[: -len(name)]
+        return is_note(folder + _INDEXES[1]) or _is_hub_card(folder)
     if name not in _NOTES and not name.endswith(_LABELS_SUFFIX):
         return False
     try:
@@ -79,6 +82,16 @@ def is_note(path: bytes) -> bool:
     except OSError:
         return False
     return any(mark in other for other in neighbours for mark in _DESCRIBED)
+
+
+def _is_hub_card(folder: bytes) -> bool:
+    """Whether README.md in a folder is the page of a dataset; any other may be a document."""
+    try:
+        if storage.stat(place_of(folder + _CARD_NEIGHBOUR)) is None:
+            return False
+        return storage.read_range(place_of(folder + _CARD), 0, 3) == _CARD_BEGIN
+    except OSError:
+        return False
 
 
 def set_files(root: storage.Place) -> set[bytes] | None:

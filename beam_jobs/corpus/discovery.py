@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import os
@@ -22,30 +23,37 @@ def expand_globs(sources: Sequence[str]) -> list[str]:
         InputError: A pattern matches nothing.
     """
     paths: list[str] = []
+    storage.commit_of.cache_clear()  # those of this job are looked up once, now
     for source in sources:
         place = storage.place_of(source)
         is_url = isinstance(place, storage.Url)
         if not glob.has_magic(source) or (not is_url and os.path.lexists(source)):
             paths.append(storage.absolute(source))
             continue
-        matches = _glob_url(place) if is_url else sorted(glob.glob(source, recursive=True))
+        matches = _glob_url(source) if is_url else sorted(glob.glob(source, recursive=True))
         if not matches:
             raise InputError(f"The pattern {source!r} matches no file. Check it.")
         paths += map(storage.absolute, matches)
     return list(dict.fromkeys(paths))
 
 
-def _glob_url(pattern: Place) -> list[str]:
+def _glob_url(pattern: str) -> list[str]:
     """What matches a pattern of an object store, such as s3://bucket/2024-*/train-*.tar, sorted."""
-    scheme, bucket, *names = storage.parts(pattern)
-    matches = [storage.place_of(f"{scheme}//{bucket}")]
+    root, names = storage.split_pattern(storage.Url(storage.absolute(pattern)))
+    matches = [root]
     for name in names:
         if not glob.has_magic(name):
             matches = [place / name for place in matches]
             continue
-        entries = ((place, entry.name) for place in matches for entry in storage.list_folder(place))
+        entries = ((place, entry.name) for place in matches for entry in _entries(place))
         matches = [place / one for place, one in entries if fnmatch.fnmatchcase(one, name)]
     return sorted(str(place) for place in matches if storage.exists(place))
+
+
+def _entries(folder: Place) -> Iterator[storage.Entry]:
+    """The entries of a folder; none if there is no folder, which a bucket does not say."""
+    with contextlib.suppress(FileNotFoundError):
+        yield from storage.list_folder(folder)
 
 
 def find_files(

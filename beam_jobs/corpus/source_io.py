@@ -181,9 +181,11 @@ def change_of(item: SourceItem) -> str:
             status = os.stat(path)  # without a Path, which takes longer than this
             size, mtime_ns = status.st_size, status.st_mtime_ns
         else:
-            if _is_whole(item) and item.size <= _ONE_REQUEST_BYTES:
+            is_small = _is_whole(item) and item.size <= _ONE_REQUEST_BYTES
+            if is_small and not path.startswith(b"http"):  # of a web server files are few
                 return ""
-            stat = storage.stat(place_of(path))
+            place = place_of(path)
+            stat = None if storage.is_fixed(place) else storage.stat(place)
             if stat is None:
                 return ""
             size, mtime_ns = stat  # the time of an object has its ETag in it

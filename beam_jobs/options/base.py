@@ -25,6 +25,7 @@ from beam_jobs.options.values import (
     pattern_groups,
     splits_are_given,
 )
+from foundation import storage
 from foundation.options import Limits, check_declared, declared, flag_of, option
 from foundation.wording import parse_size
 from shard_format import Feature, UsageError
@@ -353,6 +354,10 @@ class PreprocessOptions:
         for source in self.sources:
             check_path("The source", source)
         check_path("--out", self.out)
+        if self.out.startswith(storage.READ_ONLY):
+            storage.refuse_to_write(self.out, "--out ")
+        if self.staging and self.staging.startswith(storage.READ_ONLY):
+            storage.refuse_to_write(self.staging, "--staging ")
         check_declared(self, name_of=flag_of)
         if self.split is None and "split" in pattern_groups(self.label_pattern):
             object.__setattr__(self, "split", SPLIT_BY_PATTERN)

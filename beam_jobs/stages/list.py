@@ -103,7 +103,13 @@ def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
     Raises:
         InputError: A pattern matches nothing, SRC is ambiguous, or lacks a column.
     """
-    options = dataclasses.replace(options, sources=tuple(expand_globs(options.sources)))
+    sources = tuple(expand_globs(options.sources))
+    options = dataclasses.replace(options, sources=sources)
+    if storage.HUB in "".join(sources):
+        read = storage.unpinned(sources)[1].items()
+        notes = (f"{dataset} is read at commit {commit}." for dataset, commit in read)
+        noted = tuple(dict.fromkeys((*options.notes, *notes)))
+        options = dataclasses.replace(options, notes=noted)
     return RECORD_TYPES[options.record_type](options).extractor.resolved()
 
 

@@ -31,13 +31,14 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from foundation.errors import UsageError
+from foundation.storage import hub_client
 from foundation.storage.base import FILE as FILE
 from foundation.storage.base import FOLDER as FOLDER
 from foundation.storage.base import OTHER as OTHER
 from foundation.storage.base import UNKNOWN as UNKNOWN
+from foundation.storage.base import WEB, Item, names_in
 from foundation.storage.base import Entry as Entry
 from foundation.storage.base import File as File
-from foundation.storage.base import Item
 from foundation.storage.base import Place as Place
 from foundation.storage.base import RandomAccessFile as RandomAccessFile
 from foundation.storage.base import Range as Range
@@ -45,9 +46,15 @@ from foundation.storage.base import Stat as Stat
 from foundation.storage.base import Storage as Storage
 from foundation.storage.base import Url as Url
 from foundation.storage.hdfs import HdfsStorage
+from foundation.storage.http import WebStorage
+from foundation.storage.http import refuse_to_write as refuse_to_write
+from foundation.storage.hub import HubStorage
+from foundation.storage.hub_client import commit_of as commit_of
 from foundation.storage.local import LocalStorage
+from foundation.storage.object_file import Answer
 from foundation.storage.object_stores import check_url
 from foundation.storage.objects import ObjectStorage
+from foundation.storage.prefetch import Prefetched
 from foundation.storage.traffic import Traffic as Traffic
 from foundation.storage.traffic import traffic as traffic
 
@@ -58,8 +65,18 @@ Result = TypeVar("Result")
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 
+
+def _requested(url: Url, offset: int, size: int) -> Answer:
+    return cast(ObjectStorage, storage_of(url)).request(url, offset, size)
+
+
+HUB = "hf://"
+# URLs at which nothing can be written.
+READ_ONLY = (HUB, *(f"{scheme}://" for scheme in WEB))
+
 LOCAL = LocalStorage()
-_OBJECTS = ObjectStorage()
+_prefetched = Prefetched(_requested)
+_OBJECTS = ObjectStorage(_prefetched)
 
 # By the scheme of a URL; a path has none.
 STORAGES: dict[str, Storage] = {
@@ -70,6 +87,8 @@ STORAGES: dict[str, Storage] = {
     "abfs": _OBJECTS,
     "abfss": _OBJECTS,
     "hdfs": HdfsStorage(),
+    "hf": HubStorage(_prefetched),
+    **dict.fromkeys(WEB, WebStorage(_prefetched)),
 }
 
 
@@ -152,6 +171,23 @@ def _storage(scheme: str, text: str) -> Storage:
     return STORAGES[scheme]
 
 
+def unpinned(texts: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """(paths and URLs without revisions, commit of each dataset at hf:// by its URL)."""
+    names, commits = [], {}
+    for text in texts:
+        if text.startswith(HUB):
+            path = hub_client.parse(text).pinned
+            commits[path._replace(path="").url] = path.revision
+            text = path.url
+        names.append(text)
+    return names, commits
+
+
+def is_fixed(place: Place) -> bool:
+    """Whether what is there can never change: it is at a commit."""
+    return isinstance(place, Url) and place.text.startswith(HUB)
+
+
 def local_path(place: Place) -> Path | None:
     """The path of a local file; None for all others."""
     return place if isinstance(place, Path) else None
@@ -193,8 +229,8 @@ def read_many(ranges: Iterable[Range]) -> Iterator[bytes]:
     Of an object store, 32 requests with 32 MiB are in flight.
     """
     for store, own in itertools.groupby(ranges, key=lambda one: storage_of(one.url)):
-        if store is _OBJECTS:
-            yield from _OBJECTS.read_many(own)
+        if isinstance(store, ObjectStorage):
+            yield from store.read_many(own)
             continue
         for url, same in itertools.groupby(own, key=lambda one: one.url):
             yield from store.read_ranges(url, ((one.offset, one.size) for one in same))
@@ -229,10 +265,15 @@ def open_arrow(place: Place, *, mapped: bool = True) -> pa.NativeFile:
 def absolute(text: str) -> str:
     """A path or URL as every process understands it, whatever its working directory.
 
+    That of a dataset at hf:// gets the commit that its branch names.
+
     Raises:
         UsageError: See `place_of`.
+        InputError: There is no such dataset or revision, or it may not be read.
     """
     place = place_of(text)
+    if isinstance(place, Url) and place.text.startswith(HUB):
+        return hub_client.pinned(place.text)
     return os.path.abspath(place) if isinstance(place, Path) else str(place)
 
 
@@ -259,13 +300,19 @@ def parts(place: Place) -> tuple[str, ...]:
     """The names on the way to an absolute place, such as ("data", "set"), ("s3:", "b", "set")."""
     if isinstance(place, Path):
         return place.parts[1:]
-    scheme, _, rest = place.text.partition("//")
-    return scheme, *rest.split("/")
+    return place.text.partition("//")[0], *names_in(place.text)
+
+
+def split_pattern(pattern: Url) -> tuple[Place, list[str]]:
+    """The bucket, or the repository, of a pattern, and the names below it."""
+    names = pattern.text.split("/")
+    begin = 5 if pattern.text.startswith(HUB) else 3
+    return place_of("/".join(names[:begin])), names[begin:]
 
 
 def range_of(file: File, offset: int, size: int) -> Range | None:
     """A range for `ahead`; None if the file is not in an object store."""
-    if isinstance(file, Url) and storage_of(file) is _OBJECTS:
+    if isinstance(file, Url) and isinstance(storage_of(file), ObjectStorage):
         return Range(file, offset, size)
     return None
 
@@ -280,7 +327,7 @@ def ahead(items: Iterable[Item], range_of: Callable[[Item], Range | None]) -> It
         items: In the order in which they are used.
         range_of: What will be read for an item, from `range_of`.
     """
-    return _OBJECTS.prefetched.ahead(items, range_of)
+    return _prefetched.ahead(items, range_of)
 
 
 def in_parallel(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Url:
 
     @property
     def name(self) -> str:
-        """The last part."""
-        return self.text.rstrip("/").rpartition("/")[2]
+        """The last part, as a file or folder on a disk is called."""
+        return names_in(self.text)[-1]
 
     @property
     def parent(self) -> Url:
@@ -31,6 +32,22 @@ class Url:
 
     def __str__(self) -> str:
         return self.text
+
+
+WEB = ("http", "https")  # schemes of web servers
+
+
+def names_in(url: str) -> list[str]:
+    """The names on the way to a URL, behind its scheme, such as ["bucket", "folder"].
+
+    They decide the ids of records, so they are those of a copy on a disk: a dataset has no
+    revision, and what HTTP writes as %20 is a space.
+    """
+    scheme, _, rest = url.partition("://")
+    names = rest.rstrip("/").split("/")
+    if scheme == "hf" and len(names) > 2:
+        names[2] = names[2].partition("@")[0]
+    return [unquote(name) for name in names] if scheme in WEB else names
 
 
 Place: TypeAlias = Path | Url

@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from foundation.errors import UsageError
-from foundation.storage.base import Url
-
-_EMULATOR = "STORAGE_EMULATOR_HOST"  # as Google's own clients have it
+from foundation.storage import hub_client
+from foundation.storage.addresses import server_address
+from foundation.storage.base import WEB, Url
 
 _STATUS = re.compile(r"status code: (\d+ [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
 _METADATA_SERVER = "169.254.169.254"
-_ADDRESS = re.compile(r"https?://[!-.0-~]+(?:/[!-~]*)?")
 # In what obstore tells of an error for debugging.
 _HOST = re.compile(r"uri: Some\(\s*\w+://(?:[^/@\s]*@)?([^/\s,?]+)")
 _CONNECT_ERROR, _TIMED_OUT = "kind: Connect", "kind: Timeout"
@@ -45,6 +45,12 @@ _RETRIES: dict[str, Any] = {
 }
 # A request has at most 32 MiB; one that is slower than 0.5 MB/s is started again.
 _CLIENT: dict[str, Any] = {"timeout": timedelta(minutes=1), "connect_timeout": timedelta(seconds=5)}
+# A server of files may be slow, and an answer a whole file; it ends if nothing comes for a minute.
+_WEB_CLIENT: dict[str, Any] = {
+    "timeout": timedelta(days=7),
+    "read_timeout": timedelta(minutes=1),
+    "connect_timeout": timedelta(seconds=20),
+}
 
 
 class Location(NamedTuple):
@@ -68,6 +74,14 @@ def locate(url: Url) -> Location:
         UsageError: It names no bucket, or has a password or options in it.
     """
     scheme, _, rest = url.text.partition("://")
+    if scheme in WEB:
+        folder, _, name = url.text.rpartition("/")
+        if "%2F" in name.upper():  # the client takes names, in which no slash can be
+            folder, name = url.text, ""
+        return Location(_web(folder), folder, unquote(name))
+    if scheme == "hf":
+        address, authorization, path = hub_client.location(url)
+        return Location(_web(address, authorization), address, path)
     bucket, _, key = rest.partition("/")
     container, at, host = bucket.partition("@")
     if not bucket:
@@ -86,7 +100,13 @@ def check_url(text: str, scheme: str) -> None:
     Raises:
         UsageError: It does not. The message shows nothing secret.
     """
+    if scheme == "hf":
+        hub_client.parse(text)
+        return
     host, slash, path = text.partition("://")[2].partition("/")
+    if scheme in WEB:
+        _check_web(scheme, host, path)
+        return
     if not host and (scheme != "hdfs" or not path):  # HDFS has a default host
         name = "host" if scheme == "hdfs" else "bucket"
         raise UsageError(f"{text} names no {name}. Write {scheme}://{name.upper()}/FOLDER.")
@@ -103,32 +123,46 @@ def check_url(text: str, scheme: str) -> None:
         )
 
 
+def _check_web(scheme: str, host: str, path: str) -> None:
+    """Checks that a URL is one file of a server, without anything that may be secret."""
+    rules = "A source there is one file, without password, query or pattern."
+    shown = f"{scheme}://{host.rpartition('@')[2]}/{re.split('[?#]', path)[0]}"
+    if not (host and path.strip("/")):
+        raise UsageError(f"{shown} names no file. {rules} Write {scheme}://HOST/PATH/FILE.")
+    if "@" in host:
+        raise UsageError(f"The URL of {shown} has credentials in it. {rules}")
+    if special := next((one for one in "?#*[" if one in path), ""):
+        raise UsageError(
+            f"The URL of {shown} has {special!r} in it. {rules} In a name, write "
+            f"%{ord(special):02X} for it; download a file that needs a query."
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _web(address: str, authorization: str = "") -> Any:
+    """The files of a server below an address.
+
+    Redirects are followed, but not from https to http, and the authorization stays with the host.
+    """
+    from obstore.store import HTTPStore
+
+    options: Any = _WEB_CLIENT | {"allow_http": address.startswith("http://")}
+    if authorization:
+        options["default_headers"] = {"authorization": authorization}
+    retries: Any = _RETRIES
+    return HTTPStore(address, client_options=options, retry_config=retries)
+
+
 @functools.cache
 def _s3(bucket: str) -> Any:
     from obstore.store import S3Store
 
-    endpoint = _endpoint("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = server_address("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     _check_keys("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     arguments = _options(endpoint)
     if not os.environ.get("AWS_ACCESS_KEY_ID") and importlib.util.find_spec("boto3"):
         arguments["credential_provider"] = _boto3_credentials()
     return S3Store(bucket, **arguments)
-
-
-def _endpoint(*names: str) -> str:
-    """The address of a server from the first of these variables that is set; "" if none is.
-
-    Raises:
-        UsageError: It is not an address, which the client would not survive.
-    """
-    for name in names:
-        if value := os.environ.get(name, ""):
-            if name == _EMULATOR and "://" not in value:
-                value = f"http://{value}"
-            if _ADDRESS.fullmatch(value) is None:
-                raise UsageError(f"{name} is not the URL of a server. Write http://HOST:PORT.")
-            return value
-    return ""
 
 
 def _check_keys(*names: str) -> None:
@@ -163,7 +197,7 @@ def _boto3_credentials() -> Any:
 def _gcs(bucket: str) -> Any:
     from obstore.store import GCSStore
 
-    endpoint = _endpoint(_EMULATOR)
+    endpoint = server_address("STORAGE_EMULATOR_HOST")  # as Google's own clients have it
     arguments = _options(endpoint)
     if endpoint:
         # Any token will do, and none makes the client ask Google's metadata server for one.
@@ -180,7 +214,7 @@ def _gcs(bucket: str) -> Any:
 def _azure(container: str, account: str = "") -> Any:
     from obstore.store import AzureStore
 
-    endpoint = _endpoint("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    endpoint = server_address("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
     if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in ("1", "true"):
         endpoint = endpoint or "http://"
     arguments = _options(endpoint) | ({"account_name": account} if account else {})
@@ -196,7 +230,7 @@ _CONNECT: dict[str, Callable[[str], Any]] = {
 
 def forget_connections() -> None:
     """Has the next request connect anew: with other variables, or in a forked process."""
-    for connect in (_s3, _gcs, _azure):
+    for connect in (_s3, _gcs, _azure, _web):
         connect.cache_clear()
 
 
@@ -238,6 +272,8 @@ def _reason(error: Exception) -> tuple[int, str]:
         return errno.EINVAL, f"{_first_line(error)}. Rename that object"
     if provider := _PROVIDER.search(text):
         return errno.EACCES, f"No valid credentials were found ({provider[1]})"
+    if "Range request not supported" in text:
+        return errno.EOPNOTSUPP, "The server has no range requests"
     if "Wanted range starting at" in text:  # Azurite answers such a request with no bytes
         return errno.ERANGE, _first_line(error)
     status, code = _STATUS.search(text), _CODE.search(text)
@@ -245,6 +281,7 @@ def _reason(error: Exception) -> tuple[int, str]:
         return errno.EIO, _no_answer(text) or _first_line(error)
     # What is missing here is the bucket: an answer, which another attempt does not change.
     number = {"401": errno.EACCES, "403": errno.EACCES, "404": errno.ENXIO, "416": errno.ERANGE}
+    number["429"] = errno.EBUSY
     reason = status[1].strip()
     if code is not None:
         reason += f" ({': '.join(part for part in code.groups() if part)})"

@@ -60,14 +60,22 @@ _RETRY_SECONDS = (0.2, 1.0, 4.0)
 
 
 class ObjectStorage(Storage):
-    """Objects of S3, Google Cloud Storage and Azure."""
+    """Objects of S3, Google Cloud Storage and Azure.
 
-    def __init__(self) -> None:
-        self.prefetched = Prefetched(_request)
+    Args:
+        prefetched: Ranges of the objects of any storage that are on their way.
+    """
+
+    def __init__(self, prefetched: Prefetched) -> None:
+        self._prefetched = prefetched
+
+    def request(self, url: Url, offset: int, size: int) -> Answer:
+        """A range of an object; it runs in a thread of the requests."""
+        return requested(url, offset, size)
 
     @override
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        return self.read_many(Range(_url(place), offset, size) for offset, size in ranges)
+        return self.read_many(Range(object_url(place), offset, size) for offset, size in ranges)
 
     def read_many(self, ranges: Iterable[Range]) -> Iterator[bytes]:
         """The bytes of ranges of any objects, in the order given; many requests are in flight."""
@@ -91,7 +99,7 @@ class ObjectStorage(Storage):
     def read_file(self, place: File, size: int, limit: int) -> bytes:
         # A byte more than listed, since the object may have grown.
         wanted = min(size, limit) + 1
-        return next(self.read_ranges(_url(place), [(0, wanted)]))
+        return next(self.read_ranges(object_url(place), [(0, wanted)]))
 
     @override
     def open_input(self, place: Place) -> BinaryIO:
@@ -101,7 +109,7 @@ class ObjectStorage(Storage):
 
     @override
     def open_random(self, place: File) -> RandomAccessFile:
-        url = _url(place)
+        url = object_url(place)
 
         def find_size() -> int:
             stat = self.stat(url)
@@ -113,22 +121,22 @@ class ObjectStorage(Storage):
 
     @override
     def stat(self, place: Place) -> Stat | None:
-        url = _url(place)
+        url = object_url(place)
         try:
-            return _stat(_retried(url, lambda store, key: _obstore().head(store, key)))
+            return object_stat(_retried(url, lambda store, key: client().head(store, key)))
         except FileNotFoundError:
             return None
 
     @override
     def is_folder(self, place: Place) -> bool:
-        url = _url(place)
+        url = object_url(place)
         return bool(_retried(url, lambda store, key: _page(store, f"{key}/" if key else "", 1)))
 
     @override
     def list_folder(self, place: Place) -> Iterator[Entry]:
-        url = _url(place)
+        url = object_url(place)
         listing = _retried(
-            url, lambda store, key: _obstore().list_with_delimiter(store, f"{key}/" if key else "")
+            url, lambda store, key: client().list_with_delimiter(store, f"{key}/" if key else "")
         )
         folders = {_name(prefix) for prefix in listing["common_prefixes"]}
         for name in folders:
@@ -137,11 +145,11 @@ class ObjectStorage(Storage):
         for item in listing["objects"]:
             # An empty object with the name of the folder is a mark that some consoles make.
             if item["path"] != own and not (not item["size"] and _name(item["path"]) in folders):
-                yield Entry(_name(item["path"]), FILE, _stat(item))
+                yield Entry(_name(item["path"]), FILE, object_stat(item))
 
     @override
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
-        url = _url(place)
+        url = object_url(place)
         own = locate(url).key
         skipped = len(own) + 1 if own else 0
         mark: tuple[str, Stat] | None = None  # an empty object, which may be the mark of a folder
@@ -153,9 +161,9 @@ class ObjectStorage(Storage):
             if not name:
                 continue
             if item["size"]:
-                yield name, _stat(item)
+                yield name, object_stat(item)
             else:
-                mark = name, _stat(item)
+                mark = name, object_stat(item)
         if mark is not None:
             yield mark
 
@@ -172,50 +180,52 @@ class ObjectStorage(Storage):
         with spooled(scratch) as file:
             yield file
             size = file.seek(0, io.SEEK_END)
-            start(partial(_upload, _url(place), file, size, if_absent)).result()
+            start(partial(_upload, object_url(place), file, size, if_absent)).result()
 
     @override
     def delete(self, place: Place) -> None:
         with contextlib.suppress(FileNotFoundError):
-            _retried(_url(place), lambda store, key: _obstore().delete(store, key))
+            _retried(object_url(place), lambda store, key: client().delete(store, key))
 
     @override
     def delete_tree(self, place: Place) -> None:
-        url = _url(place)
+        url = object_url(place)
         while keys := _retried(url, lambda store, key: _page(store, f"{key}/" if key else "")):
             if url.text.startswith(_DELETES_MANY):
                 with contextlib.suppress(FileNotFoundError):
                     _retried(url, partial(_delete_all, keys))
                 continue
             # Each is a request, and is tried again by itself: of many some would always fail.
-            deletions = (partial(_attempts, url, partial(_delete_all, [key])) for key in keys)
+            deletions = (partial(attempts, url, partial(_delete_all, [key])) for key in keys)
             for _ in in_order((0, partial(_unless_missing, deletion)) for deletion in deletions):
                 pass
 
     def _block(self, url: Url, offset: int, size: int) -> Block:
-        block = self.prefetched.find(url, offset)
+        block = self._prefetched.find(url, offset)
         if block is not None:
             return block
-        return Block(offset, offset + size, start(partial(_request, url, offset, size)))
+        return Block(offset, offset + size, start(partial(self.request, url, offset, size)))
 
     def _read(self, url: Url, offset: int, size: int) -> bytes:
         if not size:
             return b""  # there is no request for nothing
-        block = self.prefetched.find(url, offset)
+        block = self._prefetched.find(url, offset)
         if block is not None:
             data, total = block.answer.result()
             if block.end >= min(offset + size, total):
                 return data[offset - block.start : offset - block.start + size]
-        return _request(url, offset, size).data
+        return self.request(url, offset, size).data
 
 
-def _obstore() -> Any:
+def client() -> Any:
+    """The functions of obstore."""
     import obstore  # 30 ms, and not needed where all files are local
 
     return obstore
 
 
-def _url(place: File) -> Url:
+def object_url(place: File) -> Url:
+    """The URL that an object has as a place."""
     return cast(Url, place)  # `storage_of` gives nothing else to this storage
 
 
@@ -223,7 +233,7 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _stat(found: Any) -> Stat:
+def object_stat(found: Any) -> Stat:
     """Size and time of an object.
 
     S3 has whole seconds; below them the time is filled with digits of the entity tag, so that a
@@ -235,14 +245,13 @@ def _stat(found: Any) -> Stat:
 
 
 def _retried(url: Url, request: Callable[[Any, str], Result]) -> Result:
-    """The result of a request with (store, key), tried again where an answer broke off.
-
-    It runs in a thread of its own, so that Ctrl-C need not wait for it.
-    """
-    return start(partial(_attempts, url, request)).result()
+    """`attempts` in a thread of its own, so that Ctrl-C need not wait for it."""
+    return start(partial(attempts, url, request)).result()
 
 
-def _attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
+def attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
+    """The result of a request with (store, key), tried again where an answer broke off."""
+
     def attempt() -> Result:
         with readable_errors(url):
             store, _, key = locate(url)
@@ -254,29 +263,33 @@ def _attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
 
 
 def _is_broken_off(error: Exception) -> bool:
-    return isinstance(error, OSError) and error.errno == errno.EIO
+    return isinstance(error, OSError) and error.errno in (errno.EIO, errno.EBUSY)
 
 
-def _request(url: Url, offset: int, size: int) -> Answer:
-    """A range of an object; it runs in a thread of the requests."""
+def requested(url: Url, offset: int, size: int) -> Answer:
+    """A range of an object, in this thread.
+
+    Raises:
+        OSError: It cannot be read; EOPNOTSUPP if the server has no ranges.
+    """
 
     def get(store: Any, key: str) -> Answer:
-        result = _obstore().get(store, key, options={"range": (offset, offset + size)})
+        result = client().get(store, key, options={"range": (offset, offset + size)})
         data = result.bytes().to_bytes()
         count(0, len(data))
         return Answer(data, result.meta["size"])
 
     try:
-        return _attempts(url, get)
+        return attempts(url, get)
     except OSError as error:
         if error.errno != errno.ERANGE:  # it begins behind the end of the object
             raise
-    meta = _attempts(url, lambda store, key: _obstore().head(store, key))
+    meta = attempts(url, lambda store, key: client().head(store, key))
     return Answer(b"", meta["size"])
 
 
 def _delete_all(keys: list[str], store: Any, _: str) -> None:
-    _obstore().delete(store, keys)
+    client().delete(store, keys)
 
 
 def _unless_missing(request: Callable[[], None]) -> None:
@@ -286,7 +299,7 @@ def _unless_missing(request: Callable[[], None]) -> None:
 
 def _page(store: Any, prefix: str, most: int = _LISTED) -> list[str]:
     """The first keys below a prefix."""
-    stream = _obstore().list(store, prefix, chunk_size=most)
+    stream = client().list(store, prefix, chunk_size=most)
     return [item["path"] for item in next(iter(stream), [])]
 
 
@@ -304,7 +317,7 @@ def _pages(url: Url) -> Iterator[Any]:
                 page, stream = coming.result()
         except OSError as error:
             pause = next(pauses, None)
-            if pause is None or error.errno != errno.EIO:
+            if pause is None or not _is_broken_off(error):
                 raise
             time.sleep(pause * random.uniform(0.5, 1.5))
             begun_after = last
@@ -325,7 +338,7 @@ def _first_page(url: Url, after: str) -> Future[tuple[Any, Any]]:
     def first() -> tuple[Any, Any]:
         store, _, key = locate(url)
         prefix = f"{key}/" if key else ""
-        pages = _obstore().list(store, prefix, offset=after or None, chunk_size=_LISTED)
+        pages = client().list(store, prefix, offset=after or None, chunk_size=_LISTED)
         return _next_page(iter(pages))
 
     return start(first)
@@ -353,18 +366,18 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
             upload_to_gcs(url, file, size, if_absent=if_absent)
         elif held:
             mode = "create" if if_absent else "overwrite"
-            _obstore().put(store, key, data, mode=mode, use_multipart=False)
+            client().put(store, key, data, mode=mode, use_multipart=False)
         else:
             file.seek(0)
             parts = {"chunk_size": WRITE_BYTES, "max_concurrency": _UPLOADS}
-            _obstore().put(store, key, file, use_multipart=True, **parts)
+            client().put(store, key, file, use_multipart=True, **parts)
 
     try:
-        _attempts(url, put)
+        attempts(url, put)
     except FileNotFoundError:
         raise OSError(errno.ENXIO, "The bucket does not exist", str(url)) from None
     except FileExistsError:
         with contextlib.suppress(FileNotFoundError):  # another writer's, removed since
-            if _request(url, 0, size + 1).data == data:
+            if requested(url, 0, size + 1).data == data:
                 return
         raise
