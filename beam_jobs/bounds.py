@@ -21,6 +21,11 @@ LISTED_FILES = 1 << 20
 STAGED_RECORDS = 1 << 12
 STAGED_BYTES = 64 << 20  # 64 MiB
 
+# Lists of URLs: rows that are read ahead of the first one that is not fetched, and bytes of bodies
+# behind it.
+FETCHED_AHEAD = 1 << 10
+FETCHED_BYTES = 64 << 20  # 64 MiB
+
 # Rows on their way into another order: batches are joined now and then, because the columns of a
 # batch of some hundred rows, as they are made, take three times their bytes.
 JOINED_ROWS = 1 << 9

@@ -174,6 +174,23 @@ def _parents(directory: Place, files: Path, chosen: Sequence[str]) -> set[Path]:
     return parents
 
 
+def may_ask_again(directory: Place) -> bool:
+    """Whether a set is of lists of URLs, of which a replay asks some again and keeps the rest.
+
+    Raises:
+        UsageError: It is of such lists, and nothing that was fetched was kept.
+    """
+    options = load_build(directory).get("options")
+    if not isinstance(options, dict) or options.get("url_column") is None:
+        return False
+    if options.get("keep_originals") is None:
+        raise UsageError(
+            f"{directory} was built without --keep-originals, so a replay would fetch all of its "
+            "URLs again. Pass --keep-originals FOLDER to do that, and to keep what they give."
+        )
+    return True
+
+
 def replay_options(
     directory: Place, repaired: Place | None, sources: Sequence[str], changes: dict[str, Any]
 ) -> PreprocessOptions:
@@ -222,6 +239,8 @@ def replay_options(
     values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
     values = {**kind.absent(), **values}  # of a set from before these options
+    if values.get("url_column") is not None:
+        values["replays"] = (saved.get("replays") or 0) + 1
     known = {field.name for field in dataclasses.fields(kind)}
     if foreign := sorted(changes.keys() - known):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)

@@ -290,7 +290,9 @@ def _run_here(context: JobContext, work: Iterable[Step], first: object, *, worth
     """
     options, record_type = context.options, context.record_type
     places = map(storage.place_of, (*options.sources, str(context.workspace.units)))
-    remote = options.workers is None and not all(map(storage.local_path, places))
+    fetches = record_type.extractor.weight > 1
+    remote = options.workers is None and (fetches or not all(map(storage.local_path, places)))
+    worth = worth and not fetches  # one process bounds the requests, and waits for most of its time
     workers = num_threads(options.workers, remote=remote)
     if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):
         kept = record_type.runs_python  # those kernels take batches

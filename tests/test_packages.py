@@ -21,10 +21,20 @@ THIRD_PARTY = {
     },
     "shard_format": {"google_crc32c", "numpy", "pyarrow", "typing_extensions"},
     "beam_jobs": {
-        *("PIL", "apache_beam", "array_record", "chardet", "cv2", "ftfy", "jinja2", "markupsafe"),
+        *(
+            "PIL",
+            "aiohttp",
+            "apache_beam",
+            "array_record",
+            "chardet",
+            "cv2",
+            "ftfy",
+            "jinja2",
+            "markupsafe",
+        ),
         *("ijson", "numpy", "orjson", "pi_heif", "pycocotools", "yaml"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
-        *("typing_extensions", "xxhash"),
+        *("typing_extensions", "xxhash", "yarl"),
     },
     "reader": {
         *("array_record", "cv2", "google_crc32c", "grain", "jax", "keras", "litdata", "ml_dtypes"),

@@ -342,7 +342,7 @@ class CorpusListing:
     def _splits(self, item: SourceItem) -> Iterator[SourceItem]:
         """The file, or its splits if it is large and of a format that can be split."""
         splits = list[tuple[Locator, int]]()
-        if not item.reason and item.size > _MIN_SPLIT_BYTES:
+        if not item.reason and item.size > _MIN_SPLIT_BYTES // self._extractor.weight:
             splits = self._split(item)
         if len(splits) < 2:
             yield item
@@ -377,7 +377,8 @@ class CorpusListing:
         """Whether to look for the splits of a file: some formats read all of it to find them."""
         if not self._formats(form).reads_to_split:
             return True
-        return size > _MIN_READ_BYTES and storage.local_path(place_of(path)) is not None
+        least = _MIN_READ_BYTES // self._extractor.weight
+        return size > least and storage.local_path(place_of(path)) is not None
 
     def _split_at_frames(self, item: SourceItem, codec: str) -> list[tuple[Locator, int]]:
         """As `_split`, of a compressed file; each split begins in another of its frames."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
 from beam_jobs.corpus.compressed_archive import CompressedArchive
@@ -30,7 +30,7 @@ from beam_jobs.corpus.record import (
     SourceItem,
     UnusableRecord,
 )
-from beam_jobs.corpus.record_extractor import ItemExtractor, RecordExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor, ItemExtractor, RecordExtractor
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
 from beam_jobs.corpus.source_io import (
@@ -52,7 +52,11 @@ from beam_jobs.corpus.streams import (
 )
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
+from beam_jobs.options.urls import UrlOptions
 from foundation import storage
+
+if TYPE_CHECKING:
+    from beam_jobs.corpus.urls.fetched import FetchedRecords
 
 _KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
 _ZIP_HEADER_BYTES = 512  # of a member, with its name, in most archives
@@ -100,6 +104,19 @@ class CorpusReader:
         scratch = self._scratch.with_name(f"{self._scratch.name}.m")
         archive = CompressedArchive(scratch, self._inspected_bytes)
         return self._opened.enter_context(contextlib.closing(archive))
+
+    @functools.cached_property
+    def _fetching(self) -> FetchedRecords | None:
+        """What fetches, if the items are lists of URLs."""
+        extractor, options = self._extractor, self._options
+        if not isinstance(options, UrlOptions) or options.url_column is None:
+            return None
+        if not isinstance(extractor, FileExtractor):
+            return None
+        from beam_jobs.corpus.urls.fetched import FetchedRecords  # loads the client
+
+        fetching = FetchedRecords(options, extractor)
+        return self._opened.enter_context(contextlib.closing(fetching))
 
     def read(self, item: SourceItem) -> Iterator[ReadResult]:
         """Every record of an item, in order.
@@ -165,7 +182,11 @@ class CorpusReader:
         replacements: Mapping[str, Replacement] = {}
         if item.locator.context and self._replacements:
             replacements = self._replacements.below(part.file_id)
-        yield from read_part(part, form, replacements, self._known_label(item))
+        if self._fetching is None:
+            yield from read_part(part, form, replacements, self._known_label(item))
+            return
+        rows = read_part(part, form, {}, self._known_label(item))
+        yield from self._fetching.read(rows, replacements)
 
     def _rejected(self, item: SourceItem, rejection: Rejection) -> UnusableRecord:
         return UnusableRecord(item.record_id, rejection.at("read"), self._known_label(item))

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
-from beam_jobs.corpus.record import ReadResult, Rejection, SourceItem
+from beam_jobs.corpus.record import RawRecord, ReadResult, Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
+
+
+class TextForm(NamedTuple):
+    """How files of text are read.
+
+    Attributes:
+        encoding: Character encoding; "auto" detects it.
+        per_line: Whether every line of plain text is a record.
+        separator: What separates records of plain text; None if nothing does.
+        columns: Names of the columns of CSV and TSV without a header line; None if it has one.
+    """
+
+    encoding: str = "utf-8"
+    per_line: bool = False
+    separator: str | None = None
+    columns: str | None = None
 
 
 class RecordExtractor(abc.ABC):
@@ -26,11 +42,13 @@ class RecordExtractor(abc.ABC):
             no folder.
         needs_class_folders: Whether only folders can label records.
         limit: Most bytes of a record.
+        weight: How many bytes of a corpus a byte of a file stands for: of a list of URLs many.
     """
 
-    noun: ClassVar[str]
-    plural: ClassVar[str]
+    noun: str
+    plural: str
     groups_members: ClassVar[bool] = False
+    weight: ClassVar[int] = 1
     labels_around_archives: ClassVar[bool] = False
     in_file_names: bool = False
     needs_class_folders: bool
@@ -99,11 +117,13 @@ class FileExtractor(RecordExtractor):
         alternatives: Other usual names of a column, tried where it has its default name.
         digits: Width of a record number in a record id; it is part of the ids of existing sets.
         keeps_example: Whether the original of a record in a TFRecord file is the whole Example.
+        text_form: How files of text are read.
     """
 
     column_flag: ClassVar[str]
-    digits: ClassVar[int]
+    digits: int
     keeps_example: ClassVar[bool] = False
+    text_form: TextForm = TextForm()
     columns: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
 
@@ -129,6 +149,19 @@ class FileExtractor(RecordExtractor):
 
         Raises:
             Rejection: A column is missing, or has a value of another type.
+        """
+
+    @abc.abstractmethod
+    def from_answer(self, record: RawRecord, body: bytes, content_type: str) -> RawRecord:
+        """A record of what the URL in its place gave.
+
+        Args:
+            record: The row of the list.
+            body: What the server sent.
+            content_type: What the server calls it, which may be wrong; "" if it says nothing.
+
+        Raises:
+            Rejection: There is no record in it.
         """
 
     @abc.abstractmethod

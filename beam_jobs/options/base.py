@@ -63,6 +63,7 @@ class PreprocessOptions:
             and --card give, once their files are read.
         kept_in_index: Whether the index has the columns of --keep-columns. Not in a repair of a set
             that was built before indexes had them, nor in what is appended to such a set.
+        replays: How often `shardmill quarantine replay` has asked servers again, of lists of URLs.
     """
 
     # The job of `shardmill preprocess`, and its help.
@@ -83,6 +84,7 @@ class PreprocessOptions:
     duplicates_in_one: bool = False
     kept_in_index: bool = True
     papers: str = ""
+    replays: int = 0
     name: str = run_option(
         "set",
         "First part of every shard's file name.",

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.formats import CONTAINERS, formats_of
+from beam_jobs.options.urls import UrlOptions
 from beam_jobs.options.values import FILE, parse_caption, parse_kept, parse_quality
 from foundation import storage
 from foundation.options import Limits, flag_of, option, redeclared
@@ -23,7 +24,7 @@ _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageOptions(PreprocessOptions):
+class ImageOptions(UrlOptions):
     """Options of a job on images; see PreprocessOptions.
 
     Attributes:
@@ -36,7 +37,7 @@ Turn images in folders, archives or tables into a shard set.
 
 SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
 (also of WebDataset), Parquet, Arrow, TFRecord or IDX files. Pass several of one kind, or quoted
-globs.
+globs. With --url-column SRC are lists of URLs: Parquet, CSV, TSV, JSON Lines or text.
 
 If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
 Apache Beam.
@@ -47,6 +48,7 @@ Examples:
   shardmill preprocess images photos --labels labels.csv --label-column class --out set
   shardmill preprocess images 'shards/*.tar' --out set --dedup near --stratify
   shardmill preprocess images photos --out set --resize crop:224x224 --split train=0.8,test=0.2
+  shardmill preprocess images urls.parquet --url-column url --no-labels --out set
   shardmill preprocess images photos --out set --num-shards 64 --workers 8
   shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
 """
@@ -241,6 +243,10 @@ Examples:
                 self._refuse_pair("--keep-columns", other, f"names {column.name!r} too")
         if self.annotations is not None and self.source not in ("auto", "table", *CONTAINERS):
             self._refuse_pair("--annotations", f"--source {self.source}", "needs files of images")
+        if self.url_column is not None and self.source != "auto":
+            self._refuse_pair("--url-column", f"--source {self.source}", "names lists of URLs")
+        if self.url_column is not None and self.annotations is not None:
+            self._refuse_pair("--url-column", "--annotations", "names lists of URLs")
         if self.source == "table" and self.table is None:
             raise UsageError("--source table has no table. Name it with --labels FILE.")
 

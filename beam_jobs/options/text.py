@@ -10,6 +10,7 @@ from typing_extensions import override
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.formats import formats_of
+from beam_jobs.options.urls import UrlOptions
 from beam_jobs.options.values import (
     FILE,
     FILES,
@@ -30,7 +31,7 @@ DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions(PreprocessOptions):
+class TextOptions(UrlOptions):
     """Options of a job on documents; see PreprocessOptions."""
 
     COMMAND: ClassVar[str] = "text"
@@ -38,7 +39,7 @@ class TextOptions(PreprocessOptions):
 Turn documents in files of any format into a shard set.
 
 SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
-XML, WARC, Parquet, Arrow or TFRecord, compressed or not.
+XML, WARC, Parquet, Arrow or TFRecord, compressed or not. With --url-column SRC are lists of URLs.
 
 If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
 Apache Beam.

@@ -19,6 +19,7 @@ from typing_extensions import override
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.labels import ANNOTATIONS, kept_columns
 from beam_jobs.corpus.record import RawRecord
+from beam_jobs.corpus.urls.extractor import extractor_of
 from beam_jobs.counters import Sums
 from beam_jobs.dedup.both_near import common_pairs, near_in_both
 from beam_jobs.dedup.clusters import NearPairs
@@ -94,7 +95,7 @@ class ImageRecords(SingleRecords):
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
-        self.extractor = ImageExtractor(options)
+        self.extractor = extractor_of(options, ImageExtractor(options))
         self._resize = parse_resize(options.resize, options.enlarge, options.resize_filter)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
+from beam_jobs.corpus.urls.extractor import extractor_of
 from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
 from beam_jobs.dedup.near_rounds import NearSearch
 from beam_jobs.dedup.text.near_duplicates import near_duplicates, near_earlier_ones
@@ -76,7 +77,7 @@ class TextRecords(RecordType):
             parse_names("--decontaminate", decontaminate) if decontaminate else (),
             options.contamination_words,
         )
-        self.extractor = TextExtractor(options)
+        self.extractor = extractor_of(options, TextExtractor(options))
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"

@@ -148,7 +148,8 @@ def list_corpus(
     # What the whole build is made of: its options, and the same rows that its units are made of,
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
-    build.update(json.dumps([config, options.name, cutting.stage_options]).encode())
+    replays = [options.replays] if options.replays else []
+    build.update(json.dumps([config, options.name, cutting.stage_options, *replays]).encode())
     build.update(excluded)
     if len(listed) == 1:
         cut = cut_listing(context, 0, workspace.listing, first, cutting, build.update)
@@ -242,6 +243,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         **{name: value for name in _YOUNGER if (value := getattr(options, name)) is not None},
         **record_type.stage_options(),
     }
+    weight = record_type.extractor.weight
     unit_records = max(_UNIT_RECORDS, power_of_two(total.items // bounds.UNITS))
     if isinstance(record_type.extractor, ItemExtractor):
         unit_records = aimed_unit_items(total.items)
@@ -249,7 +251,7 @@ def _cutting(context: JobContext, total: WrittenListing) -> Cutting:
         unit_bytes=(
             parse_size("--unit-size", options.unit_size)
             if options.unit_size is not None
-            else aimed_unit_bytes(total.bytes)
+            else aimed_unit_bytes(total.bytes * weight) // weight
         ),
         unit_records=unit_records,
         stage_options=stage_options,

@@ -84,7 +84,7 @@ def stage_unit(unit: Unit, context: JobContext) -> UnitSummary:
         InputError: A record is rejected and the job is to fail then.
     """
     workspace = context.workspace
-    done = done_before(unit.key, workspace)
+    done = done_before(unit.key, workspace, context.options.replays)
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
         return done
@@ -164,6 +164,8 @@ def _stage(
     )
     workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *summary.sha256)})
     marker = {"summary": summary._asdict(), "payload_bytes": payload_bytes}
+    if context.options.replays:
+        marker["replays"] = context.options.replays
     write_marker(workspace, final["json"], marker)
     return summary
 

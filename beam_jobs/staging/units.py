@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from beam_jobs import bounds
 from beam_jobs.columns import int64
 from beam_jobs.corpus.source_io import CHANGED
+from beam_jobs.corpus.urls.reasons import may_come_back
 from beam_jobs.workspace import Workspace, read_marker, read_table
 from foundation import storage
 from foundation.storage import Place
@@ -184,10 +185,16 @@ def unit_files(workspace: Workspace, key: str) -> dict[str, Place]:
     }
 
 
-def done_before(key: str, workspace: Workspace) -> UnitSummary | None:
+def done_before(key: str, workspace: Workspace, replays: int = 0) -> UnitSummary | None:
     """The summary of a unit whose files are as they were written.
 
     Of the payload only the size is checked here: each of its records has a checksum of its own.
+
+    Args:
+        key: The unit.
+        workspace: Where its files are.
+        replays: How often servers are asked again, of a list of URLs. A unit that was asked less
+            often is not done if some of them may answer now.
     """
     files = unit_files(workspace, key)
     marker = read_marker(files["json"])
@@ -202,7 +209,8 @@ def done_before(key: str, workspace: Workspace) -> UnitSummary | None:
             return None
     except (OSError, KeyError, TypeError, AttributeError):
         return None  # a file is missing, or the marker is of another version
-    return None if NOT_READ & summary.refused.keys() else summary
+    asks_again = marker.get("replays", 0) < replays and any(map(may_come_back, summary.refused))
+    return None if asks_again or NOT_READ & summary.refused.keys() else summary
 
 
 def read_sidecar(workspace: Workspace, key: str, sha256: str) -> pa.Table:

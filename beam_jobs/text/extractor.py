@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,17 +12,22 @@ import pyarrow as pa
 from typing_extensions import override
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
-from beam_jobs.corpus.encodings import decode_value
+from beam_jobs.corpus.encoding_declarations import declared_in_text, meant_by_page
+from beam_jobs.corpus.encodings import decode, decode_value
+from beam_jobs.corpus.formats.html import decode_page
+from beam_jobs.corpus.formats.http_response import HTML, media_type
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
-from beam_jobs.corpus.record_extractor import FileExtractor
+from beam_jobs.corpus.record_extractor import FileExtractor, TextForm
 from beam_jobs.corpus.sampling import describes_others
 from beam_jobs.corpus.schema_inference import infer_labels
-from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
+from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_of, text_format, text_kind
 from beam_jobs.options import TextOptions
+from beam_jobs.options.encodings import AUTO
 from beam_jobs.options.values import parse_names
 from foundation.wording import parse_size
 
 _CACHED_FILES = 64
+_TEXTS = ("html", "xml", "json", "jsonl", "txt")  # what a URL may give
 # The columns of documents that cleaning works on.
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -60,6 +66,9 @@ class TextExtractor(FileExtractor):
         self.columns = parse_names("--text-column", options.text_column)
         self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
         self.needs_class_folders = options.label_column is None
+        self.text_form = TextForm(
+            options.encoding, options.per_line, options.separator, options.columns
+        )
         # The look at a corpus asks twice for its first files.
         self._container_of = functools.lru_cache(_CACHED_FILES)(container_of)
 
@@ -112,6 +121,21 @@ class TextExtractor(FileExtractor):
         if len(self.columns) == 1:
             return _text(fields, self.columns[0])
         return "\n".join(_text(fields, column) for column in self.columns)
+
+    @override
+    def from_answer(self, record: RawRecord, body: bytes, content_type: str) -> RawRecord:
+        mime, charset = media_type(content_type)
+        form = text_format(body[:HEAD_BYTES], "")
+        if form not in _TEXTS:
+            raise Rejection("not-text", f"it begins with {body[:16]!r}, as no text does")
+        # A page may begin with any of its tags.
+        is_html = form == "html" or (mime in HTML and body.lstrip()[:1] == b"<")
+        if is_html:
+            text, encoding = decode_page(body, charset)
+        else:
+            names = itertools.chain(meant_by_page(charset), declared_in_text(body))
+            text, encoding = decode(body, AUTO, declared=names)
+        return record._replace(original=body, payload=text, encoding=encoding, is_html=is_html)
 
     @override
     def example_original(

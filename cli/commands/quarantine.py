@@ -156,24 +156,26 @@ def replay(
 
     The result has the same bytes as a set built from the repaired corpus. The corpus is read
     again; if DIR was built with --staging, only units with repaired files are prepared again. Of
-    a set with several generations each is built again, from its own sources.
+    a set with several generations each is built again, from its own sources. Of a set from lists
+    of URLs with --keep-originals, servers that failed are asked again, and no others.
 
     \b
     Examples:
       shardmill quarantine replay set refused
+      shardmill quarantine replay set
       shardmill quarantine replay set --lenient
       shardmill quarantine replay set refused --out set-2 --min-side 64
     """
     import dataclasses
 
-    from beam_jobs.quarantine import replay_options
+    from beam_jobs.quarantine import may_ask_again, replay_options
     from beam_jobs.replacement import replacement_at
     from cli.commands.preprocess import build_set
     from cli.console import say
     from shard_format import UsageError, load_manifest
 
     changes = {name: value for name, value in changes.items() if value is not None}
-    if repaired is None and not changes:
+    if repaired is None and not changes and not may_ask_again(directory):
         raise UsageError(
             "Nothing to change: pass a FOLDER of repaired files, or another option. 'shardmill "
             f"quarantine export {directory} --to FOLDER' writes the files to repair."

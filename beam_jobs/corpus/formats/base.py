@@ -144,6 +144,7 @@ class Format(abc.ABC):
         self.options = options
         self.extractor = extractor
         self.limit = extractor.limit
+        self.text_form = extractor.text_form
         self.annotations = AnnotationReader(options)
 
     def find(self, part: FilePart) -> Iterator[Found]:

@@ -7,9 +7,11 @@ together. What is decoded at a time is bounded by its bytes, not by rows: see `r
 from __future__ import annotations
 
 import abc
+import bisect
+import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -27,12 +29,15 @@ from beam_jobs.corpus.formats.base import (
     Split,
 )
 from beam_jobs.corpus.formats.row_sizes import bounded
-from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.record import Locator, RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 
 _MAX_ROWS = 10**9  # of a file; more is damage
 _PLAUSIBLE_ROWS = 10**7  # of a group, whatever its bytes: a damaged number may be any
 _SPLIT_BYTES = 8 << 20  # 8 MiB of row groups at least, decompressed
+# Of a list of URLs: splits aimed at, rows of one, and bytes that a row counts as.
+_SPLITS_PER_LIST, _LEAST_LISTED_ROWS, _MOST_LISTED_ROWS = 64, 1 << 9, 1 << 13
+_LISTED_ROW_BYTES = 64
 _COPY_BYTES = 1 << 20  # 1 MiB at a time
 BATCH_BYTES = 4 << 20  # 4 MiB of rows in memory at a time, about
 MAX_BATCH_ROWS = 4096
@@ -73,7 +78,10 @@ class ColumnFile(abc.ABC):
 
 
 class Columnar(Format):
-    """Rows of a column file; a split is of whole row groups, `seek` is the number of its first."""
+    """Rows of a column file; a split is of whole row groups, `seek` is the number of its first.
+
+    Of a list of URLs it is of some rows, since a row group has more than a worker should fetch.
+    """
 
     @abc.abstractmethod
     def open_file(self, file: ByteStream) -> ColumnFile:
@@ -108,7 +116,7 @@ class Columnar(Format):
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         splits: list[Split] = []
         try:
-            splits = list(_splits(self.open_file(file)))
+            splits = list(_splits(self.open_file(file), self.extractor.weight))
         except (Rejection, *DAMAGE):
             pass  # reading says what is wrong
         rising = all(one.start < one.end or one.end < 0 for one in splits)
@@ -162,8 +170,8 @@ class Columnar(Format):
                 wrong = ValueError(f"{group.rows} rows are declared in {group.bytes} bytes")
                 yield self._unreadable(first, f"row {first} and what follows", wrong)
                 return
-            if first >= part.locator.start:
-                yield from self._group(file, group, first, columns, classes)
+            if first + group.rows > part.locator.start or first == part.locator.start:
+                yield from self._group(file, group, first, columns, classes, part.locator)
             first += group.rows
 
     def _group(
@@ -173,11 +181,18 @@ class Columnar(Format):
         first: int,
         columns: list[str],
         classes: dict[str, list[str]],
+        wanted: Locator,
     ) -> Iterator[Found]:
+        """The rows of a group that are in a split."""
         row = first
         try:
             for batch in file.batches(group, columns):
+                if 0 <= wanted.end <= row:
+                    return
                 _check(batch)
+                end = wanted.end if wanted.end >= 0 else row + batch.num_rows
+                skipped = min(max(0, wanted.start - row), batch.num_rows)
+                row, batch = row + skipped, batch.slice(skipped, max(0, end - row - skipped))
                 for some, sizes in bounded(batch, BATCH_BYTES):
                     if sizes[0] > self.limit:
                         yield self.too_large(row, int(sizes[0]), ({}, {}))
@@ -186,7 +201,7 @@ class Columnar(Format):
                     for record in self._found(some, row, classes):
                         row += 1
                         yield record
-            if row - first != group.rows:
+            if row - first != group.rows and not 0 <= wanted.end <= row:
                 raise ValueError(f"{group.rows} rows are declared, there are {row - first}")
         except DAMAGE as error:
             last = first + group.rows - 1
@@ -249,10 +264,13 @@ def first_line(error: Exception) -> str:
     return text.splitlines()[0][:200]
 
 
-def _splits(file: ColumnFile) -> Iterator[Split]:
-    """Row groups, small ones together."""
+def _splits(file: ColumnFile, weight: int = 1) -> Iterator[Split]:
+    """Row groups, small ones together; ranges of rows if a row stands for a file."""
     start = row = size = seek = 0
     groups = list(file.groups())
+    if weight > 1:
+        yield from _row_ranges(groups)
+        return
     for group in groups:
         row += group.rows
         size += max(0, group.bytes)
@@ -260,6 +278,18 @@ def _splits(file: ColumnFile) -> Iterator[Split]:
             yield Split(start, row, seek, size)
             start, size, seek = row, 0, group.number + 1
     yield Split(start, -1, seek, size)
+
+
+def _row_ranges(groups: Sequence[RowGroup]) -> Iterator[Split]:
+    """Ranges of rows, a power of two each, so that they rarely change while a list grows."""
+    rows = sum(group.rows for group in groups)
+    aimed = 1 << max(0, rows // _SPLITS_PER_LIST - 1).bit_length()
+    step = min(_MOST_LISTED_ROWS, max(_LEAST_LISTED_ROWS, aimed))
+    ends = list(itertools.accumulate(group.rows for group in groups))
+    for start in range(0, max(1, rows), step):
+        seek = min(bisect.bisect_right(ends, start), max(0, len(groups) - 1))
+        end = start + step if start + step < rows else -1
+        yield Split(start, end, seek, step * _LISTED_ROW_BYTES)
 
 
 def _check(batch: pa.RecordBatch) -> None:

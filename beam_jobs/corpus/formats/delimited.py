@@ -32,7 +32,7 @@ from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.streams import ByteStream
-from beam_jobs.options import TextOptions
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_names
 
 csv.field_size_limit(1 << 30)  # of the module: --max-record-bytes bounds a row before it is parsed
@@ -60,14 +60,14 @@ class Columns(NamedTuple):
 class Csv(Format):
     """Rows with commas between fields, below a header."""
 
-    options: TextOptions
     splits_bytes = True
     reads_to_split = True
     delimiter: ClassVar[str] = ","
 
-    def __init__(self, options: TextOptions, extractor: FileExtractor) -> None:
+    def __init__(self, options: PreprocessOptions, extractor: FileExtractor) -> None:
         super().__init__(options, extractor)
-        self._names = parse_names("--columns", options.columns) if options.columns else ()
+        columns = self.text_form.columns
+        self._names = parse_names("--columns", columns) if columns else ()
 
     @override
     def find(self, part: FilePart) -> Iterator[Found]:
@@ -75,8 +75,8 @@ class Csv(Format):
         names = self._names
         if start and not names:
             with part.open() as file:
-                names = self._header(file, encoding_of_lines(file, self.options.encoding))
-        file, encoding = self.open_lines(part, self.options.encoding)
+                names = self._header(file, encoding_of_lines(file, self.text_form.encoding))
+        file, encoding = self.open_lines(part, self.text_form.encoding)
         with file:
             lines = read_lines(file, encoding, self.limit, start, end)
             rows = DelimitedRows(lines, encoding, self.delimiter, self.limit, start)
@@ -114,9 +114,9 @@ class Csv(Format):
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         starts = None
         try:
-            encoding = encoding_of_lines(file, self.options.encoding)
+            encoding = encoding_of_lines(file, self.text_form.encoding)
             if _has_plain_ascii(encoding.name):
-                wanted = split_starts(size)
+                wanted = split_starts(size, self.extractor.weight)
                 starts = row_starts(file, wanted, self.delimiter, self.limit)
             if starts and not self._names:
                 file.seek(0)

@@ -12,7 +12,6 @@ from beam_jobs.corpus.encoding_declarations import declared_in_page, meant_by_pa
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.options import TextOptions
 from beam_jobs.options.encodings import AUTO
 
 # The extractor of text visits the descendants of every ancestor, so nested boxes take time in the
@@ -28,14 +27,12 @@ _BOXES = re.compile(
 class Html(Format):
     """A page, which is a document."""
 
-    options: TextOptions
-
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        if self.options.encoding == AUTO:
+        if self.text_form.encoding == AUTO:
             text, encoding = decode_page(found.data)
         else:
-            text, encoding = decode(found.data, self.options.encoding)
+            text, encoding = decode(found.data, self.text_form.encoding)
         return RawRecord("", found.data, text, part.annotations, encoding, is_html=True)
 
 

@@ -20,6 +20,7 @@ _WINDOWS = {
     "x-gzip": (GZIP_WINDOW,),
     "deflate": (ZLIB_WINDOW, RAW_DEFLATE),
 }
+HTML = ("text/html", "application/xhtml+xml")
 _ARROW_CODECS = {"br": "brotli", "zstd": "zstd"}
 
 
@@ -61,7 +62,7 @@ def parse_response(message: bytes, limit: int) -> Response:
         body = _joined(body)
     codings = fields.get("content-encoding", "").lower().split(",")
     for coding in reversed([one.strip() for one in codings]):
-        body = _decoded(body, coding, limit)
+        body = decoded_body(body, coding, limit)
     mime, charset = media_type(fields.get("content-type", ""))
     return Response(int(status), mime, charset, body)
 
@@ -109,7 +110,7 @@ def _joined(body: bytes) -> bytes:
         at += len(body[at : at + 2]) if body[at : at + 2] == b"\r\n" else body[at : at + 1] == b"\n"
 
 
-def _decoded(body: bytes, coding: str, limit: int) -> bytes:
+def decoded_body(body: bytes, coding: str, limit: int) -> bytes:
     """A body without one coding.
 
     Raises:

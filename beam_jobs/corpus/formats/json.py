@@ -20,7 +20,6 @@ from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import TOO_LARGE, check_size
 from beam_jobs.corpus.streams import ByteStream
-from beam_jobs.options import TextOptions
 
 _BLOCK_BYTES = 1 << 20  # 1 MiB a read
 _MARK = b"\xef\xbb\xbf"
@@ -31,8 +30,6 @@ _SPACE = b" \t\r\n"
 
 class _JsonFormat(Format):
     """Records that are JSON values; the context is (encoding, first byte)."""
-
-    options: TextOptions
 
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
@@ -102,7 +99,7 @@ class Json(_JsonFormat):
 
     def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:
         with part.open() as file:
-            encoding = encoding_of_lines(file, self.options.encoding).name
+            encoding = encoding_of_lines(file, self.text_form.encoding).name
             begin = file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1]
             is_list = encoding == "utf-8" and begin == b"["
         if is_list:

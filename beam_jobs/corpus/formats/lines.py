@@ -12,7 +12,6 @@ from beam_jobs.corpus.encodings import STATEFUL, UTF8, Encoding, encoding_of_lin
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream
-from beam_jobs.options import TextOptions
 
 _SPLITS_PER_FILE = 64  # aimed at
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB
@@ -56,7 +55,6 @@ ParseLine = Callable[[int, bytes], FoundRecord | RawRecord]
 class LineFormat(Format):
     """A format in which every line that is not blank is a record."""
 
-    options: TextOptions
     splits_bytes = True
 
     @override
@@ -67,12 +65,12 @@ class LineFormat(Format):
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         # Lines may be split anywhere, unless a line depends on those before it.
         try:
-            whole = encoding_of_lines(file, self.options.encoding).name in STATEFUL
+            whole = encoding_of_lines(file, self.text_form.encoding).name in STATEFUL
         except Rejection:
             whole = True
         if whole:
             return super().splits(file, size)
-        return splits_at(split_starts(size), size)
+        return splits_at(split_starts(size, self.extractor.weight), size)
 
     def find_lines(
         self, part: FilePart, separator: str = "", parse: ParseLine | None = None
@@ -87,7 +85,7 @@ class LineFormat(Format):
                 only of a file that is not split.
             parse: Makes what is given of most lines, if they are UTF-8, in place of a FoundRecord.
         """
-        file, known = self.open_lines(part, self.options.encoding)
+        file, known = self.open_lines(part, self.text_form.encoding)
         mark = separator.encode(known.name)
 
         def found(offset: int, data: bytes) -> FoundRecord:
@@ -133,14 +131,18 @@ class LineFormat(Format):
                 yield self.after_damage(end, file.damage, data or None, (known.name, end))
 
 
-def split_starts(size: int) -> list[int]:
+def split_starts(size: int, weight: int = 1) -> list[int]:
     """Where the splits of a file of so many bytes begin, if it can be split anywhere.
 
     The length of a split is a power of two, so it rarely changes while a file grows.
+
+    Args:
+        size: Bytes of the file.
+        weight: See `RecordExtractor`.
     """
     aimed = size // _SPLITS_PER_FILE
     step = 1 << max(0, aimed - 1).bit_length()
-    step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
+    step = min(_MAX_SPLIT_BYTES // weight, max(_MIN_SPLIT_BYTES // weight, step))
     return list(range(0, max(1, size), step))
 
 

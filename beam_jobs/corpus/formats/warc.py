@@ -15,7 +15,7 @@ from beam_jobs.corpus.encoding_declarations import declared_in_text, meant_by_pa
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.html import decode_page
-from beam_jobs.corpus.formats.http_response import Response, media_type, parse_response
+from beam_jobs.corpus.formats.http_response import HTML, Response, media_type, parse_response
 from beam_jobs.corpus.formats.warc_records import (
     GzipMembers,
     WarcGap,
@@ -29,7 +29,6 @@ from beam_jobs.options.encodings import AUTO
 
 _DOCUMENTS = ("response", "resource", "conversion")
 _NO_DOCUMENTS = ("warcinfo", "request", "metadata", "revisit")
-_HTML = ("text/html", "application/xhtml+xml")
 _TEXT = ("application/json", "application/xml", "application/javascript", "application/ld+json")
 _UNKNOWN = ("", "application/octet-stream", "unk", "application/http")
 
@@ -95,7 +94,7 @@ def _text_of(response: Response) -> tuple[str, str, bool]:
     """
     mime, body = response.mime, response.body
     begin = body[:512].lstrip()[:16].lower()
-    is_html = mime in _HTML
+    is_html = mime in HTML
     if mime in _UNKNOWN:
         is_html = begin.startswith((b"<!doctype", b"<html", b"<head", b"<body"))
     elif not is_html and not (mime.startswith("text/") or mime in _TEXT or mime.endswith("+xml")):
