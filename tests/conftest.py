@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.fixtures.killed_commands",
     "tests.fixtures.memory_storage",
     "tests.fixtures.sets",
+    "tests.fixtures.url_farm",
     "tests.fixtures.web",
 ]
 

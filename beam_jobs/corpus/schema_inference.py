@@ -181,7 +181,10 @@ def check_columns(options: PreprocessOptions, extractor: FileExtractor) -> None:
         InputError: None has.
     """
     sample = _sample(options, extractor)
-    if sample is not None and sample.tables:
+    if sample is None:
+        return
+    # Lists of URLs may have no columns; then folders around them can label what they name.
+    if sample.tables or (extractor.weight > 1 and not all(sample.folders)):
         _check_sample(options, extractor, sample)
 
 
@@ -327,7 +330,7 @@ def _check_sample(
             flag, column = wanted[0]
             raise InputError(
                 f"{flag} names the column {column!r}, but the sources hold plain text, which has "
-                "no columns. Give JSON, CSV or Parquet files, or leave it out."
+                f"no columns. Give JSON, CSV or Parquet files, or {_left_out(flag)}."
             )
         return
     columns_seen = {name for rows in sample.tables.values() for row in rows for name in row}
@@ -348,6 +351,10 @@ def _check_sample(
                 f"{extractor.column_flag} {name!r} of {file_id} has the type {kind}, which cannot "
                 f"hold {extractor.plural}. It has the columns {shown}. Name another one."
             )
+
+
+def _left_out(flag: str) -> str:
+    return "use --no-labels" if flag == "--label-column" else "leave it out"
 
 
 def _has_record_columns(extractor: FileExtractor, found: set[str]) -> bool:

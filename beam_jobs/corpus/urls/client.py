@@ -250,18 +250,19 @@ class UrlClient:
         return host
 
 
-_clients: dict[tuple[UrlOptions, int], UrlClient] = {}
+_clients: dict[tuple[object, ...], UrlClient] = {}
 _clients_lock = threading.Lock()
 
 
 def client_of(options: UrlOptions, size_limit: int) -> UrlClient:
     """The client of a job, which all workers of this process share."""
+    settings = (*(getattr(options, name) for name in UrlOptions.__annotations__), size_limit)
     with _clients_lock:
-        client = _clients.get((options, size_limit))
+        client = _clients.get(settings)
         if client is None:
             for key in [key for key, other in _clients.items() if not other.users]:
                 _clients.pop(key).close()
-            client = _clients[options, size_limit] = UrlClient(options, size_limit)
+            client = _clients[settings] = UrlClient(options, size_limit)
         client.users += 1
         return client
 
