@@ -11,12 +11,16 @@ from beam_jobs import bounds
 from beam_jobs.corpus.urls import originals
 from beam_jobs.quarantine import export
 from shard_format import load_manifest, verify
-from tests.beam_jobs.urls.test_outcomes import COMMON, build, farm_urls, refused, write_list
+from tests.beam_jobs.urls.test_outcomes import build, farm_urls, refused, write_list
 from tests.fixtures.killed_commands import KILLED
-from tests.fixtures.url_farm import HOSTS, LIMIT, Farm
+from tests.fixtures.url_farm import HOSTS, LIMIT, Farm, picture
 
 FLAGS = [*("--url-column", "url", "--allow-private", "--max-record-bytes", str(LIMIT), "--json")]
 FLAGS += [*("--resize", "none", "--no-report", "--fetch-retries", "0", "--workers", "1")]
+
+
+def kinds_asked(farm):
+    return {path.partition("/")[0] for path in farm.asked}
 
 
 @pytest.fixture
@@ -43,8 +47,7 @@ def test_rules_that_were_loosened_ask_again(farm, tmp_path, small_groups):
     build(source, tmp_path / "one", keep_originals=kept)
     farm.asked.clear()
     report = build(source, tmp_path / "two", keep_originals=kept, ignore_opt_outs=True)
-    kinds = {path.partition("/")[0] for path in farm.asked}
-    assert kinds == {"forbidden", "ours", "large", "endless", "bomb", "loop"}
+    assert kinds_asked(farm) == {"forbidden", "ours", "large", "endless", "bomb", "loop"}
     assert "opted-out" not in refused(report)
 
 
@@ -95,18 +98,12 @@ def test_a_replay_asks_what_may_come_back(staged, farm, tmp_path, shardmill, sma
     farm.asked.clear()
     done = shardmill("quarantine", "replay", out, "--json")
     assert done.returncode == 0, done.stderr
-    assert {path.partition("/")[0] for path in farm.asked} == {
-        *Farm.TEMPORARY,
-        "busy",
-        "recovers",
-    } - {
-        "busy",
-        "recovers",
-    } | {"busy", "recovers"}
+    # Without repetitions in a build, these two were rejected the first time.
+    assert kinds_asked(farm) == {*Farm.TEMPORARY, "busy", "recovers"}
     farm.asked.clear()
     farm.healed = True
     done = shardmill("quarantine", "replay", out, "--json")
-    assert {path.partition("/")[0] for path in farm.asked} == set(Farm.TEMPORARY)
+    assert kinds_asked(farm) == set(Farm.TEMPORARY)
     replayed = load_manifest(tmp_path / "set")
     assert json.loads(done.stdout)["root_hash"] == replayed.root_hash
     verify(tmp_path / "set")
@@ -131,17 +128,14 @@ def test_a_replay_without_originals_is_refused(farm, tmp_path, shardmill):
 
 
 def test_a_repaired_file_takes_the_place_of_what_a_url_gave(farm, tmp_path, shardmill):
-    source = write_list(
-        tmp_path / "urls.csv", [farm.url("ok/1"), farm.url("html/1"), farm.url("gone/1")]
-    )
+    urls = [farm.url(path) for path in ("ok/1", "html/1", "gone/1")]
+    source = write_list(tmp_path / "urls.csv", urls)
     out, kept = tmp_path / "set", str(tmp_path / "kept")
     build(source, out, keep_originals=kept)
     done = export(out, tmp_path / "refused")
     assert (done.written, done.without_bytes) == (1, 1)
     (file,) = (path for path in (tmp_path / "refused" / "files").rglob("*") if path.is_file())
     assert file.read_bytes().startswith(b"<!doctype html>")
-    from tests.fixtures.url_farm import picture
-
     file.write_bytes(picture("repaired"))
     farm.asked.clear()
     done = shardmill("quarantine", "replay", out, tmp_path / "refused", "--json")
@@ -150,11 +144,15 @@ def test_a_repaired_file_takes_the_place_of_what_a_url_gave(farm, tmp_path, shar
     assert not farm.asked
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.proof) for n in range(1, 9))]
+)
 def test_the_order_of_answers_changes_nothing(seed, farm, tmp_path, monkeypatch, small_groups):
-    source = write_list(tmp_path / "urls.csv", farm_urls(farm, 3))
+    # Of an answer that is longer than it says, the packets decide whether the rest is seen.
+    urls = [url for url in farm_urls(farm, 3) if "/short/" not in url]
+    source = write_list(tmp_path / "urls.csv", urls)
     expected = build(source, tmp_path / "one", fetch_retries=1).manifest.root_hash
-    farm.asked.clear()
+    farm.most.clear()
     delays = random.Random(seed)
     farm.delay = lambda path: delays.random() / 20
     monkeypatch.setattr(bounds, "FETCHED_AHEAD", 3)
@@ -223,4 +221,3 @@ def test_originals_are_whole_after_a_kill(number, farm, tmp_path, commands):
         )
         assert not farm.asked
         assert third.manifest.root_hash == load_manifest(tmp_path / f"{at}").root_hash
-    assert COMMON
