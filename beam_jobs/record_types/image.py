@@ -19,7 +19,8 @@ from typing_extensions import override
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.labels import ANNOTATIONS, kept_columns
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.corpus.urls.extractor import extractor_of
+from beam_jobs.corpus.record_extractor import FileExtractor
+from beam_jobs.corpus.urls.extractor import UrlExtractor
 from beam_jobs.counters import Sums
 from beam_jobs.dedup.both_near import common_pairs, near_in_both
 from beam_jobs.dedup.clusters import NearPairs
@@ -95,7 +96,9 @@ class ImageRecords(SingleRecords):
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
-        self.extractor = extractor_of(options, ImageExtractor(options))
+        self.extractor: FileExtractor = ImageExtractor(options)
+        if options.url_column is not None:
+            self.extractor = UrlExtractor(options, self.extractor)
         self._resize = parse_resize(options.resize, options.enlarge, options.resize_filter)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding

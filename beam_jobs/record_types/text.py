@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.corpus.urls.extractor import extractor_of
+from beam_jobs.corpus.record_extractor import FileExtractor
+from beam_jobs.corpus.urls.extractor import UrlExtractor
 from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
 from beam_jobs.dedup.near_rounds import NearSearch
 from beam_jobs.dedup.text.near_duplicates import near_duplicates, near_earlier_ones
@@ -77,7 +78,9 @@ class TextRecords(RecordType):
             parse_names("--decontaminate", decontaminate) if decontaminate else (),
             options.contamination_words,
         )
-        self.extractor = extractor_of(options, TextExtractor(options))
+        self.extractor: FileExtractor = TextExtractor(options)
+        if options.url_column is not None:
+            self.extractor = UrlExtractor(options, self.extractor)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"

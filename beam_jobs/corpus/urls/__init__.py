@@ -5,5 +5,8 @@ fetched     the records of a list, with what their URLs gave, in the order of th
 originals   what was fetched, kept for later builds
 queue       requests ahead of the records, bounded in number and bytes
 client      one URL: connections, redirects, limits, repetitions
+hosts       places among the requests, and how hosts fail
+rules       what is asked for and what is not
+reasons     the reasons of the ledger, and which of them may pass
 addresses   which addresses a connection may be opened to
 """

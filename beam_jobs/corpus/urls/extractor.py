@@ -109,8 +109,3 @@ class UrlExtractor(FileExtractor):
     @override
     def from_answer(self, record: RawRecord, body: bytes, content_type: str) -> RawRecord:
         return self._records.from_answer(record, body, content_type)
-
-
-def extractor_of(options: UrlOptions, records: FileExtractor) -> FileExtractor:
-    """The extractor of a job: that of lists if its sources are lists, else the one given."""
-    return records if options.url_column is None else UrlExtractor(options, records)
