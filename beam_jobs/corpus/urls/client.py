@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import functools
 import importlib.metadata
+import os
 import socket
 import threading
 import time
@@ -67,12 +68,28 @@ class Fetched(NamedTuple):
     """What a URL gave.
 
     Attributes:
-        body: The bytes, with content codings undone.
+        body: The bytes, in their content codings.
         content_type: The header of that name; "" if there was none.
+        coding: The header with the codings; "" if there are none.
     """
 
     body: bytes
     content_type: str
+    coding: str = ""
+
+    def decoded(self, limit: int) -> Fetched:
+        """What was fetched, with its codings undone.
+
+        Args:
+            limit: Most bytes of the body.
+
+        Raises:
+            Rejection: One cannot be undone, or the body has more bytes.
+        """
+        body = self.body
+        for one in reversed(self.coding.lower().split(",")):
+            body = decoded_body(body, one.strip(), limit)
+        return Fetched(body, self.content_type)
 
 
 Outcome = Fetched | Rejection
@@ -130,7 +147,7 @@ class UrlClient:
                 "User-Agent": f"{AGENT}/{version} (+{options.contact or _CONTACT})",
                 "Accept-Encoding": _ACCEPTED_CODINGS,
             },
-            auto_decompress=False,  # `decoded_body` bounds what comes out
+            auto_decompress=False,  # workers do it, within a bound
         )
 
     async def fetch(self, text: str, share: Share) -> Outcome:
@@ -211,10 +228,8 @@ class UrlClient:
                 raise Rejection(OPTED_OUT, f"{text}: its X-Robots-Tag forbids it")
             body = await self._body(response, wait, share)
         host.failures = 0
-        coding = headers.get("content-encoding", "").lower()
-        for one in reversed([one.strip() for one in coding.split(",")]):
-            body = decoded_body(body, one, self._size_limit)
-        return Fetched(body, headers.get("content-type", ""))
+        coding = headers.get("content-encoding", "")
+        return Fetched(body, headers.get("content-type", ""), coding)
 
     async def _body(
         self,
@@ -265,6 +280,10 @@ def client_of(options: UrlOptions, size_limit: int) -> UrlClient:
             client = _clients[settings] = UrlClient(options, size_limit)
         client.users += 1
         return client
+
+
+# The loop's thread stays behind in a process that is forked.
+os.register_at_fork(after_in_child=_clients.clear)
 
 
 @atexit.register

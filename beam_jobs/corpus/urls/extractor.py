@@ -20,7 +20,13 @@ from beam_jobs.options.urls import UrlOptions
 
 # The formats that a list may have.
 _LISTS = ("parquet", "arrow", "csv", "tsv", "jsonl", "json", "txt")
-_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_HOLD_URLS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 class UrlExtractor(FileExtractor):
@@ -75,7 +81,7 @@ class UrlExtractor(FileExtractor):
 
     @override
     def holds(self, kind: pa.DataType) -> bool:
-        return any(test(kind) for test in _STRINGS)
+        return any(test(kind) for test in _HOLD_URLS)
 
     @override
     def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:

@@ -122,7 +122,9 @@ class FetchedRecords:
         record = row.result
         if not isinstance(record, RawRecord):
             return record
-        if outcome is None and row.group is not None:
+        if outcome is not None:
+            outcome = self._decoded(outcome)
+        elif row.group is not None:
             outcome = row.group.stored(row.number)
         file = replaced.get(_place_of(record))
         if file is not None:
@@ -130,12 +132,21 @@ class FetchedRecords:
         elif outcome is not None:
             used = outcome
         else:  # damaged since the group was opened
-            used = outcome = self._client.call(UrlQueue(self._client).ask(record.payload))
+            used = self._client.call(UrlQueue(self._client).ask(record.payload))
+            used = outcome = self._decoded(used)
         if row.group is not None:
             row.group.keep(row.number, record.payload, outcome)
             if row.is_last:
                 row.group.finish()
         return self._record(record, used)
+
+    def _decoded(self, outcome: Outcome) -> Outcome:
+        try:
+            if isinstance(outcome, Fetched):
+                outcome = outcome.decoded(self._extractor.limit)
+            return outcome
+        except Rejection as rejection:
+            return rejection
 
     def _record(self, record: RawRecord, outcome: Outcome) -> ReadResult:
         """The record of an outcome, or why there is none."""

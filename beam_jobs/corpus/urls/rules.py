@@ -14,6 +14,7 @@ with naming_extras():
     import yarl
 
 ROBOTS = "X-Robots-Tag"
+_MOST_CHARACTERS = 8000  # of a URL, which servers need not take (RFC 9110, 4.1)
 
 GOOD = (200, 203)
 MOVED = (301, 302, 303, 307, 308)
@@ -29,6 +30,8 @@ def checked_url(text: str) -> yarl.URL:
     Raises:
         Rejection: It is none that is fetched: another scheme, a user name, no host.
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise Rejection(BAD_URL, f"{text[:200]!a} goes on for {len(text)} characters")
     try:
         url = yarl.URL(text)
         named = bool(url.user or url.password)

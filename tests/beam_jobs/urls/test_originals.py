@@ -41,6 +41,24 @@ def test_other_options_fetch_nothing(farm, tmp_path, small_groups):
     assert not farm.asked
 
 
+def test_originals_in_an_object_store(farm, tmp_path, memory, small_groups):
+    source = write_list(tmp_path / "urls.csv", farm_urls(farm))
+    first = build(source, tmp_path / "one", keep_originals="memory://bucket/kept")
+    farm.asked.clear()
+    second = build(source, tmp_path / "two", keep_originals="memory://bucket/kept", workers=3)
+    assert second.manifest.root_hash == first.manifest.root_hash
+    assert not farm.asked
+
+
+def test_workers_that_are_processes_fetch_too(farm, tmp_path):
+    urls = [farm.url(f"ok/{number}") for number in range(120)]
+    source = write_list(tmp_path / "urls.csv", urls)
+    first = build(source, tmp_path / "one")
+    options = {"worker_type": "processes", "workers": 2, "unit_size": "1KiB"}
+    second = build(source, tmp_path / "two", **options)
+    assert second.manifest.root_hash == first.manifest.root_hash
+
+
 def test_rules_that_were_loosened_ask_again(farm, tmp_path, small_groups):
     source = write_list(tmp_path / "urls.csv", farm_urls(farm))
     kept = str(tmp_path / "kept")
