@@ -13,7 +13,6 @@ import importlib.metadata
 import os
 import socket
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from beam_jobs.corpus.formats.http_response import decoded_body
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.corpus.source_io import check_size
+from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.urls.addresses import PrivateAddressError, public_socket
 from beam_jobs.corpus.urls.hosts import MOST_PAUSE_SECONDS, FailedAttempt, Share, Turn, UrlHost
 from beam_jobs.corpus.urls.reasons import (
@@ -180,25 +179,25 @@ class UrlClient:
         """
         url, left = checked_url(text), self._options.fetch_timeout
         for _ in range(1 + self._options.max_redirects):
-            began = time.monotonic()
-            answer = await self._ask(text, url, share, left)
+            answer, left = await self._ask(text, url, share, left)
             if isinstance(answer, Fetched):
                 return answer
-            url, left = answer, left - (time.monotonic() - began)
+            url = answer
         most = self._options.max_redirects
         raise Rejection(REDIRECTS, f"{text} redirects more than {most} times")
 
     async def _ask(
         self, text: str, url: yarl.URL, share: Share, seconds: float
-    ) -> Fetched | yarl.URL:
-        """The body of a URL, or where it has moved."""
+    ) -> tuple[Fetched | yarl.URL, float]:
+        """The body of a URL, or where it has moved; and the seconds that are left."""
         host = self._host(url.host or "")
         async with Turn(host, self._places) as turn:
             try:
                 async with asyncio.timeout(max(0.0, seconds)) as limit:
-                    return await self._request(
-                        text, url, host, functools.partial(turn.wait, share, limit), share
-                    )
+                    wait = functools.partial(turn.wait, share, limit)
+                    answer = await self._request(text, url, host, wait, share)
+                    ends = limit.when() or 0.0
+                    return answer, ends - asyncio.get_running_loop().time()
             except TimeoutError:  # also those of aiohttp
                 raise host.failed(Rejection(TIMEOUT, f"{text}: no answer in time")) from None
             except aiohttp.ClientError as error:
@@ -226,13 +225,14 @@ class UrlClient:
                 raise rejection
             if not self._options.ignore_opt_outs and is_opted_out(headers.getall(ROBOTS, ())):
                 raise Rejection(OPTED_OUT, f"{text}: its X-Robots-Tag forbids it")
-            body = await self._body(response, wait, share)
+            body = await self._body(text, response, wait, share)
         host.failures = 0
         coding = headers.get("content-encoding", "")
         return Fetched(body, headers.get("content-type", ""), coding)
 
     async def _body(
         self,
+        text: str,
         response: aiohttp.ClientResponse,
         wait: Callable[[], Awaitable[None]],
         share: Share,
@@ -242,16 +242,19 @@ class UrlClient:
         Raises:
             Rejection: They are more than a record may have, by their header or as they come.
         """
-        check_size(response.content_length or 0, self._size_limit)
         parts: list[bytes] = []
-        size = 0
-        while part := await response.content.readany():
+        size = response.content_length or 0
+        if size <= self._size_limit:
+            size = 0
+        while size <= self._size_limit and (part := await response.content.readany()):
             size += len(part)
-            check_size(size, self._size_limit)
             parts.append(part)
             share.add(len(part))
             if share.must_wait:
                 await wait()
+        if size > self._size_limit:  # how much more depends on packets
+            detail = f"{text}: it has more bytes than --max-record-bytes {self._size_limit}"
+            raise Rejection(TOO_LARGE, detail)
         return b"".join(parts)
 
     def _host(self, name: str) -> UrlHost:
@@ -302,12 +305,12 @@ def release(client: UrlClient) -> None:
 def _described(host: UrlHost, text: str, error: aiohttp.ClientError) -> Exception:
     """The rejection or the failure for an error of a connection."""
     if isinstance(error, aiohttp.ClientConnectorError):
-        cause = error.os_error
+        cause = getattr(error, "os_error", None)  # that of a certificate has none
         if isinstance(cause, PrivateAddressError):
             return Rejection(PRIVATE, f"{text}: it leads to an address that is not public")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             rejection = Rejection(NO_NAME, f"{text}: its host has no address")
-            return host.failed(rejection, repeats=cause.errno == socket.EAI_AGAIN)
+            return host.failed(rejection, repeats=error.errno == socket.EAI_AGAIN)
         detail = f"{text}: its server cannot be connected to"
         return host.failed(Rejection(NOT_CONNECTED, detail))
     if isinstance(error, aiohttp.InvalidURL):

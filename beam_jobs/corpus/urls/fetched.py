@@ -123,7 +123,7 @@ class FetchedRecords:
         if not isinstance(record, RawRecord):
             return record
         if outcome is not None:
-            outcome = self._decoded(outcome)
+            outcome = self._decoded(record.payload, outcome)
         elif row.group is not None:
             outcome = row.group.stored(row.number)
         file = replaced.get(_place_of(record))
@@ -133,20 +133,21 @@ class FetchedRecords:
             used = outcome
         else:  # damaged since the group was opened
             used = self._client.call(UrlQueue(self._client).ask(record.payload))
-            used = outcome = self._decoded(used)
+            used = outcome = self._decoded(record.payload, used)
         if row.group is not None:
             row.group.keep(row.number, record.payload, outcome)
             if row.is_last:
                 row.group.finish()
         return self._record(record, used)
 
-    def _decoded(self, outcome: Outcome) -> Outcome:
+    def _decoded(self, url: str, outcome: Outcome) -> Outcome:
+        """An outcome with its content codings undone."""
         try:
             if isinstance(outcome, Fetched):
                 outcome = outcome.decoded(self._extractor.limit)
             return outcome
         except Rejection as rejection:
-            return rejection
+            return Rejection(rejection.reason, f"{url}: {rejection.detail}")
 
     def _record(self, record: RawRecord, outcome: Outcome) -> ReadResult:
         """The record of an outcome, or why there is none."""

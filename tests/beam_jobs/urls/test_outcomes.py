@@ -84,6 +84,15 @@ def test_opt_outs_may_be_ignored(farm, tmp_path):
     assert refused(build(source, tmp_path / "set", ignore_opt_outs=True)) == {}
 
 
+def test_the_time_that_a_request_waits_for_its_place_does_not_count(farm, tmp_path):
+    # The first one holds the only place for as long as it is read at all.
+    urls = [farm.url("hang/1"), *(farm.url(f"hops/2/{number}") for number in range(5))]
+    source = write_list(tmp_path / "urls.csv", urls)
+    bounds = {"connections": 1, "fetch_retries": 0, "fetch_timeout": 3}
+    report = build(source, tmp_path / "set", **bounds)
+    assert refused(report) == {"timeout": 1}
+
+
 def test_redirects_are_bounded(farm, tmp_path):
     urls = [farm.url(f"hops/{number}/a{number}") for number in range(8)]
     source = write_list(tmp_path / "urls.csv", urls)

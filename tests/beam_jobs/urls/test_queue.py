@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 
+import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +18,7 @@ from beam_jobs.corpus.formats.base import FilePart
 from beam_jobs.corpus.formats.parquet import Parquet
 from beam_jobs.corpus.record import Locator
 from beam_jobs.corpus.streams import FileRange, InMemory, opened
-from beam_jobs.corpus.urls.client import Fetched
+from beam_jobs.corpus.urls.client import Fetched, _described
 from beam_jobs.corpus.urls.extractor import UrlExtractor
 from beam_jobs.corpus.urls.hosts import Turn, UrlHost
 from beam_jobs.corpus.urls.queue import UrlQueue
@@ -185,6 +187,12 @@ def test_opt_outs(headers, forbids):
 )
 def test_what_a_server_asks_for(value, seconds):
     assert pause_of(value) == seconds
+
+
+def test_a_certificate_that_is_not_valid_is_a_failed_connection():
+    error = aiohttp.ClientConnectorCertificateError(None, ssl.CertificateError("expired"))
+    failure = _described(UrlHost(1), "https://h/", error)
+    assert failure.rejection.reason == "connect-failed"
 
 
 @given(st.text())
