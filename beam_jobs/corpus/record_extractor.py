@@ -151,7 +151,6 @@ class FileExtractor(RecordExtractor):
             Rejection: A column is missing, or has a value of another type.
         """
 
-    @abc.abstractmethod
     def from_answer(self, record: RawRecord, body: bytes, content_type: str) -> RawRecord:
         """A record of what the URL in its place gave.
 
@@ -163,6 +162,7 @@ class FileExtractor(RecordExtractor):
         Raises:
             Rejection: There is no record in it.
         """
+        return record._replace(original=body, payload=self.from_bytes(body))
 
     @abc.abstractmethod
     def example_original(

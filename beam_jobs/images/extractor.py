@@ -15,7 +15,7 @@ from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.labels import ANNOTATIONS, flag_of_kept, kept_columns
-from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
+from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import UNKNOWN, image_kind, is_image_name
@@ -132,10 +132,6 @@ class ImageExtractor(FileExtractor):
     @override
     def from_fields(self, fields: Mapping[str, Any]) -> bytes:
         raise Rejection("no-image", "text formats hold no images")
-
-    @override
-    def from_answer(self, record: RawRecord, body: bytes, content_type: str) -> RawRecord:
-        return record._replace(original=body, payload=body)
 
     @override
     def example_original(

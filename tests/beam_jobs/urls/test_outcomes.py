@@ -93,6 +93,17 @@ def test_the_time_that_a_request_waits_for_its_place_does_not_count(farm, tmp_pa
     assert refused(report) == {"timeout": 1}
 
 
+def test_requests_at_a_time_are_bounded(farm, tmp_path):
+    paths = [f"{kind}/{number}" for number in range(30) for kind in ("ok", "slow", "gone")]
+    urls = [farm.url(path, HOSTS[number % 3]) for number, path in enumerate(paths)]
+    farm.delay = lambda path: 0.005
+    source = write_list(tmp_path / "urls.csv", urls)
+    bounds = {"connections": 4, "connections_per_host": 2, "workers": 3, "unit_size": "1KiB"}
+    build(source, tmp_path / "set", **bounds)
+    assert 1 < farm.most[""] <= 4
+    assert max(farm.most[host] for host in HOSTS) <= 2
+
+
 def test_redirects_are_bounded(farm, tmp_path):
     urls = [farm.url(f"hops/{number}/a{number}") for number in range(8)]
     source = write_list(tmp_path / "urls.csv", urls)
