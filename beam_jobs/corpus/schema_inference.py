@@ -342,7 +342,8 @@ def _check_sample(
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for flag, name in wanted:
         if name not in columns_seen:
-            raise InputError(_missing(flag, name, file_id, columns, _guess(rows, extractor)))
+            hints = _guess(rows, extractor), _url_column(rows)
+            raise InputError(_missing(flag, name, file_id, columns, *hints))
     for name in extractor.columns:
         kind = rows[0].get(name)
         if isinstance(kind, pa.DataType) and not extractor.holds(kind):
@@ -364,10 +365,14 @@ def _has_record_columns(extractor: FileExtractor, found: set[str]) -> bool:
     )
 
 
-def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str) -> str:
+def _missing(
+    flag: str, name: str, file_id: str, columns: list[str], guess: str, urls: str = ""
+) -> str:
     shown = ", ".join(f"{one!a:.60}" for one in columns[:30]) or "none"
     near, hint = did_you_mean(name, columns), "Name one of these."
-    if flag in ("--text-column", "--image-column") and guess:
+    if flag in ("--text-column", "--image-column") and urls and guess in ("", urls):
+        hint = f"To fetch what {urls!r} names, use --url-column {urls}."
+    elif flag in ("--text-column", "--image-column") and guess:
         hint = f"Use {flag} {guess}."
     elif flag == "--label-column":
         hint = "Name one of these, or use --no-labels."
@@ -385,10 +390,23 @@ def _guess(rows: list[dict[str, Any]], extractor: FileExtractor) -> str:
             if isinstance(value, pa.DataType):
                 if extractor.holds(value):
                     return name
-            elif isinstance(value, str):
+            elif isinstance(value, str) and extractor.holds(pa.string()):
                 texts[name] = texts.get(name, 0) + len(value)
     named = [column for name in _USUAL for column in texts if column.lower() == name]
     return named[0] if named else max(texts, key=lambda name: texts[name], default="")
+
+
+def _url_column(rows: list[dict[str, Any]]) -> str:
+    """A column with URLs; "" if there is none."""
+    return next(
+        (
+            name
+            for row in rows
+            for name, value in row.items()
+            if isinstance(value, str) and value.startswith(("http://", "https://"))
+        ),
+        "",
+    )
 
 
 def _check_needs_no_labels(

@@ -195,4 +195,8 @@ def test_mistakes_are_told_before_anything_is_asked(farm, tmp_path):
     ):
         with pytest.raises(error, match=text):
             build(given, tmp_path / "set", **options)
+    table = tmp_path / "urls.parquet"
+    pq.write_table(pa.table({"alt": ["A long caption " * 9], "url": [farm.url("ok/1")]}), table)
+    with pytest.raises(InputError, match="use --url-column url"):
+        build(str(table), tmp_path / "set", url_column=None, allow_private=False)
     assert not farm.asked

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.urls import addresses
 from beam_jobs.corpus.urls.addresses import is_public
-from beam_jobs.corpus.urls.rules import checked_url
+from beam_jobs.corpus.urls.rules import checked_url, moved
 from tests.beam_jobs.urls.test_outcomes import build, refused, write_list
 from tests.fixtures.url_farm import HOSTS
 
@@ -50,6 +50,18 @@ def test_an_address_inside_of_another_is_what_counts(address):
 def test_urls_that_are_not_fetched(url):
     with pytest.raises(Rejection, match="bad-url"):
         checked_url(url)
+
+
+@given(st.text(), st.sampled_from(["", "http://", "https://h/", "http://h:", "http://[", "//"]))
+def test_any_text_is_a_url_or_rejected(text, begin):
+    base = checked_url("http://host/folder/page")
+    for look in (checked_url, lambda one: moved("http://host/", base, one)):
+        try:
+            url = look(begin + text)
+        except Rejection as rejection:
+            assert rejection.reason == "bad-url"
+        else:
+            assert url.scheme in ("http", "https") and url.host and not url.user
 
 
 def test_this_machine_is_private(farm, tmp_path):
