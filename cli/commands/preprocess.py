@@ -256,7 +256,24 @@ def _closing(report: Any, out: str) -> str:
     following = f"shardmill quarantine list {out}"
     if report.manifest.ledger.kept:
         following = next_command(report.manifest.schema, out)
-    return f"{first}\nnext       {following}"
+    return f"{first}{_asks_again(report, out)}\nnext       {following}"
+
+
+def _asks_again(report: Any, out: str) -> str:
+    """A line on the URLs that may be fetched at another time; "" if there are none."""
+    from beam_jobs.corpus.urls.reasons import may_come_back
+    from foundation.wording import counted
+
+    if not report.build.get("options", {}).get("keep_originals"):
+        return ""
+    reasons = report.manifest.ledger.reasons.items()
+    failed = sum(number for reason, number in reasons if may_come_back(reason))
+    if not failed:
+        return ""
+    return (
+        f"\nlater      {counted(failed, 'URL')} may answer at another time: shardmill quarantine "
+        f"replay {out}"
+    )
 
 
 def next_command(schema: Schema, out: str) -> str:

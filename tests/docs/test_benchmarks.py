@@ -10,7 +10,7 @@ import pytest
 # Packages of the baselines, which have environments of their own.
 _BASELINES = (
     *("array_record", "datasets", "datatrove", "grain", "litdata", "nvidia", "spdl", "streaming"),
-    *("dlio_benchmark", "torch", "torchvision", "webdataset"),
+    *("dlio_benchmark", "img2dataset", "torch", "torchvision", "webdataset"),
 )
 
 # In one process, so that TensorFlow and Beam are loaded once.

@@ -132,6 +132,21 @@ def test_a_replay_asks_what_may_come_back(staged, farm, tmp_path, shardmill, sma
     assert not farm.asked
 
 
+def test_a_replay_is_named_where_it_may_help(farm, tmp_path, shardmill):
+    source = write_list(tmp_path / "urls.csv", [farm.url("ok/1"), farm.url("down/1")])
+    out = tmp_path / "set"
+    flags = [flag for flag in FLAGS if flag != "--json"]
+    command = ["preprocess", "images", source, *flags, "--out", out]
+    done = shardmill(*command, "--keep-originals", tmp_path / "kept")
+    assert f"1 URL may answer at another time: shardmill quarantine replay {out}" in (
+        " ".join((done.stdout + done.stderr).split())
+    )
+    farm.healed = True
+    done = shardmill("quarantine", "replay", out)
+    assert done.returncode == 0
+    assert "another time" not in done.stdout + done.stderr
+
+
 def test_a_replay_without_originals_is_refused(farm, tmp_path, shardmill):
     source = write_list(tmp_path / "urls.csv", [farm.url("ok/1"), farm.url("down/1")])
     out = str(tmp_path / "set")
