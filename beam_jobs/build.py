@@ -16,6 +16,7 @@ from typing import NamedTuple
 from beam_jobs.changes import differences
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.urls import UrlOptions
 from beam_jobs.papers import renew_papers
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
@@ -88,8 +89,10 @@ def _check_folders(options: PreprocessOptions) -> None:
     if _is_file(out):
         raise InputError(f"--out {out} is a file, not a folder. Choose another --out.")
     places = [("source", source) for source in options.sources] + [("--out", options.out)]
-    if options.staging:
-        places.append(("--staging", options.staging))
+    kept = options.keep_originals if isinstance(options, UrlOptions) else None
+    for flag, folder in (("--staging", options.staging), ("--keep-originals", kept)):
+        if folder:
+            places.append((flag, folder))
     for (what, one), (other, two) in itertools.combinations(places, 2):
         if (what, other) == ("source", "source"):
             continue

@@ -251,3 +251,29 @@ def test_originals_are_whole_after_a_kill(number, farm, tmp_path, commands):
         )
         assert not farm.asked
         assert third.manifest.root_hash == load_manifest(tmp_path / f"{at}").root_hash
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", [1, pytest.param(5, marks=pytest.mark.proof)])
+def test_a_killed_replay_goes_on(number, farm, tmp_path, commands):
+    source = write_list(tmp_path / "urls.csv", farm_urls(farm, 4))
+
+    def built(name):
+        farm.healed = False
+        out, kept = str(tmp_path / name), str(tmp_path / f"{name}-kept")
+        command = ["preprocess", "images", source, *FLAGS, "--out", out, "--keep-originals", kept]
+        done = commands.run(*command)
+        assert done.code == 0, done.output
+        farm.healed = True
+        return out
+
+    out = built("whole")
+    whole = commands.run("quarantine", "replay", out)
+    assert whole.code == 0, whole.output
+    expected = load_manifest(tmp_path / "whole").root_hash
+    for at in kills_at(whole.operations, number):
+        out = built(f"{at}")
+        assert commands.run("quarantine", "replay", out, kill_at=at).code == KILLED
+        done = commands.run("quarantine", "replay", out)
+        assert done.code == 0, done.output
+        assert load_manifest(tmp_path / f"{at}").root_hash == expected

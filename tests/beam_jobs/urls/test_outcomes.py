@@ -192,6 +192,7 @@ def test_mistakes_are_told_before_anything_is_asked(farm, tmp_path):
         (UsageError, "is empty", source, {"url_column": ""}),
         (UsageError, "printable", source, {"contact": "a\nb"}),
         (UsageError, "--connections", source, {"connections": 0}),
+        (InputError, "overlap", source, {"keep_originals": str(tmp_path / "set" / "kept")}),
     ):
         with pytest.raises(error, match=text):
             build(given, tmp_path / "set", **options)
