@@ -253,7 +253,7 @@ def test_originals_are_whole_after_a_kill(number, farm, tmp_path, commands):
         assert third.manifest.root_hash == load_manifest(tmp_path / f"{at}").root_hash
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", [1, pytest.param(5, marks=pytest.mark.proof)])
 def test_a_killed_replay_goes_on(number, farm, tmp_path, commands):
     source = write_list(tmp_path / "urls.csv", farm_urls(farm, 4))
