@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import json
 import os
 import platform
@@ -238,14 +239,18 @@ def take_turns(title: str, subjects: Subjects, turns: int) -> dict[str, Any]:
 
 
 def write(name: str, results: Mapping[str, Any]) -> None:
-    """Writes results/NAME.json, with date, command and machine."""
+    """Writes results/NAME.json, with date, command and machine; the scratch folder is WORK."""
     file = HERE / "results" / f"{name}.json"
     about = {
         "date": datetime.date.today().isoformat(),
         "command": f"python -m benchmarks.{name} {shlex.join(sys.argv[1:])}".strip(),
         "machine": machine(),
     }
-    file.write_text(json.dumps(about | dict(results), indent=1) + "\n")
+    text = json.dumps(about | dict(results), indent=1)
+    given = dict(itertools.pairwise(sys.argv)).get("--work")
+    for folder in filter(None, (given, str(HERE / ".work"))):
+        text = text.replace(folder, "WORK")
+    file.write_text(text + "\n")
     print(f"written to {file.relative_to(HERE.parent)}", flush=True)
 
 
