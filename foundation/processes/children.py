@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,9 +13,15 @@ from pathlib import Path
 
 from foundation.errors import file_error
 
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
-# Loaded before any process is forked: a fork while another thread loads a library may hang.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+# Becomes the command once its parent's end ends it. It is a program and no function of `Popen` that
+# runs in a fork: clients such as that of HDFS have threads whose locks block a fork for ever.
+_DYING_WITH_PARENT = f"""
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, {int(signal.SIGTERM)})  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("The parent process has ended.")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 20_000
 
@@ -60,12 +65,9 @@ class ChildProcess:
         self._kill_at = float("inf")
         self._log_start = 0
 
-        def prepare() -> None:
-            if _LIBC is not None:
-                _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
-            if cores:
-                os.sched_setaffinity(0, cores)
-
+        if sys.platform == "linux":
+            launcher = [sys.executable, "-I", "-S", "-c", _DYING_WITH_PARENT, str(os.getpid())]
+            command = [*launcher, *command]
         with contextlib.ExitStack() as stack:
             output = None
             try:
@@ -81,8 +83,9 @@ class ChildProcess:
                     stderr=output,
                     start_new_session=True,
                     pass_fds=kept_open,
-                    preexec_fn=prepare,
                 )
+                if cores:  # before it has threads
+                    os.sched_setaffinity(self._process.pid, cores)
             except OSError as error:
                 raise file_error(error, str(log or command[0])) from error
 
