@@ -108,16 +108,7 @@ class IndexedSplit:
             ShardSetError: Its shard is missing or cannot be read.
             DamageError: The record or its row is damaged; names shard, byte offset and record id.
         """
-        return self.read_with_example(row)[1]
-
-    def read_with_example(self, row: int) -> tuple[bytes, Values]:
-        """The serialized tf.train.Example of one row of the index, and the record, as in `read`."""
-        example, where = self._example(row)
-        return example, self._decode(example, where)
-
-    def read_example(self, row: int) -> bytes:
-        """The serialized tf.train.Example of one row of the index, as in `read`."""
-        return self._example(row)[0]
+        return self._decode(*self._example(row))
 
     def _example(self, row: int) -> tuple[bytes, _RecordPlace]:
         shard, offset, length = self._index.row(_PLACE, row)

@@ -78,7 +78,7 @@ class ConversionFormat(abc.ABC):
     """Writes records in a format, through the library of that format.
 
     Attributes:
-        extra: The extra of shardmill that installs the library; "" if it is always there.
+        packages: The packages that write the files.
         decodes: Whether it uses `Record.values`.
         files: What the files are, for README.md.
         reading: A program that reads the files of "{split}" in the current folder.
@@ -90,7 +90,7 @@ class ConversionFormat(abc.ABC):
     reading: ClassVar[str]
     data_files: ClassVar[str] = ""
 
-    extra: ClassVar[str] = ""
+    packages: ClassVar[tuple[str, ...]] = ()
     decodes: ClassVar[bool] = True
 
     def load(self) -> None:  # noqa: B027 (most formats need nothing)

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from foundation import errors, storage
 from foundation.errors import file_error
-from foundation.extras import EXTRAS, naming_extras
+from foundation.extras import naming_extras
 from foundation.machine import usable_cores
 from foundation.options import check_choice, check_integer
 from foundation.processes.children import ChildProcess, cause_of_end
@@ -103,12 +103,6 @@ def convert(
     if workers is not None:
         check_integer("workers", workers, 1, where=_WHERE)
     root, folder = (place_of(storage.absolute(str(place_of(one)))) for one in (directory, out))
-    for place in (root, folder):
-        if str(place).startswith("hdfs://"):  # its client blocks the start of a process
-            raise UsageError(
-                f"{place} is in HDFS, where {_WHERE} neither reads nor writes. Copy the set to a "
-                "disk or an object store, and convert it there."
-            )
     manifest = load_manifest(root)
     if storage.overlap(root, folder):
         raise UsageError(f"{folder} and the set {root} overlap in {_WHERE}. Pass another folder.")
@@ -124,7 +118,7 @@ def convert(
         "root_hash": manifest.root_hash,
         "where": where,
         "shard_bytes": shard_bytes,
-        "libraries": _versions(form),
+        "libraries": {name: importlib.metadata.version(name) for name in form.packages},
     }
     try:
         with _Job(folder, settings) as job:
@@ -136,14 +130,6 @@ def convert(
             return Conversion(folder, to, manifest.root_hash, job.summary(), len(known))
     except OSError as error:
         raise file_error(error, str(folder)) from error
-
-
-def _versions(form: ConversionFormat) -> dict[str, str]:
-    """Versions of the packages that write the files."""
-    packages = importlib.metadata.packages_distributions()
-    modules = EXTRAS.get(form.extra, ("pyarrow",) if form.extra == "" else ())
-    names = {package for module in modules for package in packages.get(module, ())}
-    return {name: importlib.metadata.version(name) for name in sorted(names)}
 
 
 class _Job:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import google_crc32c
+import numpy as np
 
 from foundation import storage
 from foundation.storage import Place
 from foundation.storage.local import flush_names
-from reader.access.indexed_split import IndexedSplit
 from reader.access.random_access import SplitReference
-from reader.conversion.base import ConversionFormat, ConversionPiece, Record, Written
+from reader.conversion.base import ConversionFormat, ConversionPiece, Written
 from reader.conversion.formats import CONVERSION_FORMATS
+from reader.conversion.records import SplitReader
 from reader.order.numpy_order import Int64Array
 from shard_format import file_sha256
-
-_OPEN_FILES = 64
 
 
 class ConversionTask(NamedTuple):
@@ -63,8 +61,8 @@ class Worker:
     def __init__(self, task: ConversionTask) -> None:
         self._task = task
         self._format: ConversionFormat = CONVERSION_FORMATS[task.to]()
-        self._splits: dict[str, IndexedSplit] = {}
-        self._manifest = self._reference("").manifest()
+        self._splits: dict[str, SplitReader] = {}
+        self._manifest = SplitReference(task.directory, "", False, 1, task.root_hash).manifest()
 
     def convert(self, piece: ConversionPiece, rows: Sequence[int] | Int64Array) -> Written:
         """Writes the files of a piece to the output.
@@ -76,33 +74,18 @@ class Worker:
         folder = self._task.scratch / piece.name
         folder.mkdir(parents=True)
         manifest = self._manifest
-        records = self._records(piece, rows)
+        records = self._reader(piece.split).read(
+            np.asarray(rows), piece.first, decode=self._format.decodes
+        )
         details = self._format.write(manifest.name, manifest.schema, piece, records, folder)
         listed = not self._format.has_file_per_record(manifest.schema)
         files = place_files(folder, self._task.out, listed=listed)
         return Written(piece, *files, details)
 
-    def _records(
-        self, piece: ConversionPiece, rows: Sequence[int] | Int64Array
-    ) -> Iterator[Record]:
-        split = self._split(piece.split)
-        numbers: Iterator[int] = map(int, rows)
-        if storage.local_path(self._task.directory) is None:
-            numbers = storage.ahead(numbers, split.range_of)
-        for number, row in enumerate(numbers, piece.first):
-            if self._format.decodes:
-                example, values = split.read_with_example(row)
-            else:
-                example, values = split.read_example(row), {}
-            yield Record(number, example, google_crc32c.value(example), values)
-
-    def _split(self, name: str) -> IndexedSplit:
-        if name not in self._splits:
-            self._splits[name] = self._reference(name).open(self._manifest)
-        return self._splits[name]
-
-    def _reference(self, split: str) -> SplitReference:
-        return SplitReference(self._task.directory, split, False, _OPEN_FILES, self._task.root_hash)
+    def _reader(self, split: str) -> SplitReader:
+        if split not in self._splits:
+            self._splits[split] = SplitReader(self._task.directory, self._manifest, split)
+        return self._splits[split]
 
 
 def place_files(
@@ -125,6 +108,9 @@ def place_files(
     sizes, digests = [], []
     if not listed and isinstance(out, Path):
         os.sync()  # for each of so many files it would take a while
+    parents = {(out / name).parent for name in names}
+    for parent in parents:
+        storage.make_folder(parent)
     for name, path in zip(names, paths, strict=True):
         if listed:
             sizes.append(path.stat().st_size)
@@ -132,14 +118,13 @@ def place_files(
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
         target = out / name
-        storage.make_folder(target.parent)
         if isinstance(target, Path):
             os.replace(path, target)
             continue
         with open(path, "rb") as source, storage.create(target) as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
-    if isinstance(out, Path):
-        for parent in {(out / name).parent for name in names}:
+    for parent in parents:
+        if isinstance(parent, Path):
             flush_names(parent)
     shutil.rmtree(folder)
     return (tuple(names) if listed else (), tuple(sizes), tuple(digests))

@@ -109,18 +109,13 @@ def test_a_set_is_built_from_and_into_every_storage_and_used_there(
             ("verify", out),
             ("preprocess", "images", source, "--out", out, "--overwrite"),
             ("verify", out),
-            *(
-                ("convert", out, "--to", "parquet", "--out", to)
-                for to in (f"{server.bucket}/hub", str(tmp_path / "hub"))
-                if start is not hdfs
-            ),
+            ("convert", out, "--to", "parquet", "--out", f"{server.bucket}/hub"),
+            ("convert", out, "--to", "parquet", "--out", str(tmp_path / "hub")),
         ):
             done = shardmill(dict(server.environment), *command)
             assert done.returncode == 0, (command, done.stderr)
         with connected(server):
             assert root_hash(out) == local_hash
-            if start is hdfs:
-                return
             converted = place_of(f"{server.bucket}/hub")
             copies = [name for name, _ in storage.list_tree(converted)]
             files = [path for path in (tmp_path / "hub").rglob("*") if path.is_file()]

@@ -24,7 +24,7 @@ class ArrayRecordFormat(ConversionFormat):
         "import tensorflow_datasets as tfds\n\n"
         'records = tfds.builder_from_directory(".").as_data_source("{split}")\nprint(records[0])'
     )
-    extra = "array_record"
+    packages = ("array_record",)
     decodes = False
 
     @override

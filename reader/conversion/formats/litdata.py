@@ -27,7 +27,7 @@ class LitDataFormat(ConversionFormat):
         "from litdata import StreamingDataset\n\n"
         'records = StreamingDataset("{split}")\nprint(records[0])'
     )
-    extra = "litdata"
+    packages = ("litdata",)
 
     @override
     def load(self) -> None:

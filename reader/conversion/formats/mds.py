@@ -38,7 +38,7 @@ class MdsFormat(ConversionFormat):
         "from streaming import StreamingDataset\n\n"
         'records = StreamingDataset(local="{split}", batch_size=1)\nprint(records[0])'
     )
-    extra = "mds"
+    packages = ("mosaicml-streaming",)
 
     @override
     def load(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class ParquetFormat(ConversionFormat):
         "from datasets import load_dataset\n\n"
         'records = load_dataset(".", split="{split}")\nprint(records[0])'
     )
+    packages = ("pyarrow",)
     data_files = "data/{split}-*.parquet"
 
     @override
@@ -49,16 +50,16 @@ class ParquetFormat(ConversionFormat):
             use_dictionary=False,
             write_page_checksum=True,
         ) as writer:
-            rows: list[dict[str, Any]] = []
+            group: list[Record] = []
             size = 0
             for record in records:
-                rows.append(_row(schema, record))
+                group.append(record)
                 size += len(record.example)
                 if size >= _GROUP_BYTES:
-                    writer.write_table(pa.Table.from_pylist(rows, arrow))
-                    rows, size = [], 0
-            if rows:
-                writer.write_table(pa.Table.from_pylist(rows, arrow))
+                    writer.write_table(_table(schema, arrow, group))
+                    group, size = [], 0
+            if group:
+                writer.write_table(_table(schema, arrow, group))
 
 
 def _arrow_schema(schema: Schema) -> pa.Schema:
@@ -134,12 +135,29 @@ def _hub_feature(feature: Feature) -> dict[str, Any]:
     return described
 
 
-def _row(schema: Schema, record: Record) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for feature in schema.features:
-        value = value_at(record.values, schema.paths[feature.name])
-        row[feature.name] = _image(value) if _is_file(feature) else plain(value)
-    return nested(schema, row) | {CHECKSUM: record.checksum}
+def _table(schema: Schema, arrow: pa.Schema, records: Sequence[Record]) -> pa.Table:
+    columns = {one.name: _column(schema, one, records) for one in schema.features}
+    arrays = nested(schema, columns) | {
+        CHECKSUM: pa.array([record.checksum for record in records], pa.int64())
+    }
+    return pa.table([_joined(arrays[field.name], field.type) for field in arrow], arrow)
+
+
+def _column(schema: Schema, feature: Feature, records: Sequence[Record]) -> pa.Array:
+    path, kind = schema.paths[feature.name], _arrow_type(feature)
+    values = [value_at(record.values, path) for record in records]
+    if kind == _IMAGE:  # without an object for each
+        parts = pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())
+        return pa.StructArray.from_arrays(parts, fields=list(_IMAGE))
+    return pa.array([_image(one) if _is_file(feature) else plain(one) for one in values], kind)
+
+
+def _joined(value: Any, kind: pa.DataType) -> pa.Array:
+    """An array of one feature, or of the nested ones of a group."""
+    if not isinstance(value, dict):
+        return value
+    parts = [_joined(value[field.name], field.type) for field in kind]
+    return pa.StructArray.from_arrays(parts, fields=list(kind))
 
 
 def _image(value: Any) -> Any:

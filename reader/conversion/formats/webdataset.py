@@ -33,7 +33,7 @@ class WebDatasetFormat(ConversionFormat):
         'tars = sorted(glob.glob("{split}-*.tar"))\n'
         "records = webdataset.WebDataset(tars, shardshuffle=False)\nprint(next(iter(records)))"
     )
-    extra = "webdataset"
+    packages = ("webdataset",)
 
     @override
     def load(self) -> None:
