@@ -70,7 +70,11 @@ class Examples:
 
     def __getitem__(self, number: int) -> memoryview:
         """The bytes of one, without a copy."""
-        return self.data[self.begins[number] : self.ends[number]].data
+        return self.array(number).data
+
+    def array(self, number: int) -> Bytes:
+        """[size] uint8, the same."""
+        return self.data[self.begins[number] : self.ends[number]]
 
     def __iter__(self) -> Iterator[memoryview]:
         data = self.data.data

@@ -20,13 +20,13 @@ class Record(NamedTuple):
 
     Attributes:
         number: Its place among the records of the split that are written.
-        example: Its tf.train.Example, serialized.
+        example: Its tf.train.Example, serialized; in a buffer of many records.
         checksum: CRC-32C of these bytes.
         values: Its features, images as they are stored; see `ExampleDecoder`.
     """
 
     number: int
-    example: bytes
+    example: memoryview
     checksum: int
     values: Values
 

@@ -77,9 +77,9 @@ class SplitReader:
                 if number < len(blocks):
                     coming = pool.submit(self._reader.read, blocks[number])
                 values = self._values(examples, block) if decode else [{} for _ in block]
-                for example, own in zip(examples, values, strict=True):
-                    data = bytes(example)
-                    yield Record(first, data, google_crc32c.value(data), own)
+                for place, own in enumerate(values):
+                    example = examples.array(place)
+                    yield Record(first, example.data, google_crc32c.value(example), own)
                     first += 1
 
     def _blocks(self, rows: Int64Array) -> list[Int64Array]:

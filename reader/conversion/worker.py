@@ -103,25 +103,26 @@ def place_files(
     Returns:
         Names, sizes and SHA-256 of the files.
     """
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [path.relative_to(folder).as_posix() for path in paths]
+    # Strings: a Path for each of many small files takes as long as its rename.
+    paths = sorted(os.path.join(one, file) for one, _, files in os.walk(folder) for file in files)
+    names = [path[len(str(folder)) + 1 :] for path in paths]
     sizes, digests = [], []
     if not listed and isinstance(out, Path):
         os.sync()  # for each of so many files it would take a while
-    parents = {(out / name).parent for name in names}
+    folders = {os.path.dirname(name) for name in names}
+    parents = [out / one if one else out for one in folders]
     for parent in parents:
         storage.make_folder(parent)
     for name, path in zip(names, paths, strict=True):
         if listed:
-            sizes.append(path.stat().st_size)
-            digests.append(file_sha256(path))
+            sizes.append(os.path.getsize(path))
+            digests.append(file_sha256(Path(path)))
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-        target = out / name
-        if isinstance(target, Path):
-            os.replace(path, target)
+        if isinstance(out, Path):
+            os.replace(path, os.path.join(out, name))
             continue
-        with open(path, "rb") as source, storage.create(target) as copy:
+        with open(path, "rb") as source, storage.create(out / name) as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
     for parent in parents:
         if isinstance(parent, Path):

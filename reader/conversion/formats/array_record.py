@@ -46,7 +46,7 @@ class ArrayRecordFormat(ConversionFormat):
         size = 0
         try:
             for record in records:
-                writer.write(record.example)
+                writer.write(bytes(record.example))
                 size += len(record.example)
         finally:
             writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,6 +88,9 @@ def _write_images(
     """Writes the images of a record, and returns its line of the metadata."""
     names: dict[str, Any] = {}
     own = _class_folder(schema, piece, record)
+    target = f"{folder}/{piece.split}"
+    if not os.path.exists(f"{target}/{own}"):
+        os.makedirs(f"{target}/{own}")
     for feature in images:
         value = value_at(record.values, schema.paths[feature.name])
         several = value if feature.dims else [value]
@@ -96,9 +100,8 @@ def _write_images(
             parts += [] if feature.name == "image" else [feature.name.replace("/", ".")]
             parts += [str(number)] if feature.dims else []
             file = f"{own}/{'.'.join(parts)}.{ending_of(feature, one)}"
-            place = folder / piece.split / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(as_file(feature, one, record.values))
+            with open(f"{target}/{file}", "wb") as image:
+                image.write(as_file(feature, one, record.values))
             files.append(file)
         key = "file_name" if feature.name == "image" else f"{feature.name}_file_name"
         names[key] = files if feature.dims else files[0]
