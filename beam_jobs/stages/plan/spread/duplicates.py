@@ -57,11 +57,18 @@ RECORD = np.dtype([("record", np.int64)])
 _OUTCOME = np.dtype([("record", np.int64), ("dropped", np.bool_)])
 
 
-def send_heads(plan: SpreadPlan, number: int, sidecars: Sidecars) -> dict[str, bytes]:
+def send_fingerprints(plan: SpreadPlan, number: int, sidecars: Sidecars) -> dict[str, bytes]:
     """Sends the heads of all fingerprints of a range of units; returns the sizes."""
+    return send_heads(plan, _HEADS, number, heads_of(sidecars))
+
+
+def send_heads(
+    plan: SpreadPlan, exchange: str, number: int, heads: Iterable[StructuredArray]
+) -> dict[str, bytes]:
+    """Sends rows of HEADS of a range of units to those of their hashes; returns the sizes."""
     sizes: dict[str, bytes] = {}
-    with plan.sent(_HEADS, number, HEADS, sizes) as partitions:
-        for rows in heads_of(sidecars):
+    with plan.sent(exchange, number, HEADS, sizes) as partitions:
+        for rows in heads:
             partitions.add(range_of(rows["head"], plan.ranges), rows)
     return sizes
 

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.exact import HEADS, range_of
 from beam_jobs.stages.plan import repeated_ids
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
-from beam_jobs.stages.plan.spread.duplicates import received_heads
+from beam_jobs.stages.plan.spread.duplicates import received_heads, send_heads
 from beam_jobs.stages.plan.spread.unit_range import UnitRange
 from beam_jobs.staging.sidecars import Sidecars
 
@@ -21,11 +20,7 @@ _IDS = "ids"  # the exchange
 
 def send_ids(plan: SpreadPlan, number: int, sidecars: Sidecars) -> dict[str, bytes]:
     """Sends the hashes of the ids of a range of units; returns the sizes."""
-    sizes: dict[str, bytes] = {}
-    with plan.sent(_IDS, number, HEADS, sizes) as partitions:
-        for rows in repeated_ids.id_heads(sidecars):
-            partitions.add(range_of(rows["head"], plan.ranges), rows)
-    return sizes
+    return send_heads(plan, _IDS, number, repeated_ids.id_heads(sidecars))
 
 
 def compare_ids(plan: SpreadPlan, number: int) -> dict[str, Any]:

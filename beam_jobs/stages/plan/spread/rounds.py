@@ -235,7 +235,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     sidecars.fetch()
     sizes: dict[str, bytes] = {}
     if plan.context.options.dedup != "off":
-        sizes |= duplicates.send_heads(plan, number, sidecars)
+        sizes |= duplicates.send_fingerprints(plan, number, sidecars)
     if plan.context.options.id_column is not None:
         sizes |= repeated_ids.send_ids(plan, number, sidecars)
     row_bytes = sum(table.nbytes for _, table in sidecars.without_progress())
