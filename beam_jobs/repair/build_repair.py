@@ -377,6 +377,7 @@ class BuildRepair:
             self._leave_out_items()
             names = [naming.READ_ITEMS]
         else:
+            make_room(self._directory / naming.READ_ITEMS)
             names = list(write_item_list(listed[1], self._directory))
             for name in set(before).difference(names):
                 storage.delete(self._directory / name)

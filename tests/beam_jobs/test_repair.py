@@ -84,6 +84,17 @@ def test_only_damaged_files_are_written(built, copy):
     assert contents(copy) == contents(built / "set")
 
 
+def test_a_folder_in_place_of_any_file_is_replaced(built, copy):
+    # Without build.json nothing says how the set was built.
+    for name in sorted({*files_of(copy)} - {naming.MANIFEST, naming.BUILD}):
+        (copy / name).unlink()
+        (copy / name).mkdir()
+        done = repair(copy)
+        assert (done.left, done.lost) == ([], []), f"{name}: {done.reason}"
+        assert (copy / name).is_file(), name
+    assert contents(copy) == contents(built / "set")
+
+
 def test_a_lost_source_costs_only_its_record(built, copy, tmp_path):
     """Sources of whole records may be gone; those of others must be there."""
     file, lost = flip(copy)
