@@ -21,6 +21,8 @@ from beam_jobs.papers import renew_papers
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.stages.list_pieces import DoTasks
+from beam_jobs.stages.plan.against import stored_in
+from beam_jobs.staging.other_sets import OtherSet, name_others, other_corpus, write_others
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -93,8 +95,10 @@ def _check_folders(options: PreprocessOptions) -> None:
     for flag, folder in (("--staging", options.staging), ("--keep-originals", kept)):
         if folder:
             places.append((flag, folder))
+    of_input = {"source", "--against"}  # a corpus may contain an evaluation set
+    places += [("--against", other) for other in options.others]
     for (what, one), (other, two) in itertools.combinations(places, 2):
-        if (what, other) == ("source", "source"):
+        if {what, other} <= of_input:
             continue
         if storage.overlap(storage.place_of(one), storage.place_of(two)):
             raise InputError(
@@ -178,6 +182,8 @@ def begin(
         workspace.create()
         write_json(workspace, workspace.owner, context.run_id)
         collect_removed(context.options, workspace)
+        if context.options.others:
+            collect_others(context)
         listing = list_corpus(context, on_progress, do_tasks)
         complete = is_complete(context, listing, discard=discard)
     except (ShardmillError, OSError):
@@ -185,6 +191,33 @@ def begin(
             workspace.remove()
         raise
     return Build(listing, started, complete)
+
+
+def collect_others(context: JobContext) -> None:
+    """Writes into the work folder which sets the build is compared with, see --against.
+
+    A corpus that is no set is listed, so that the build depends on its files, and staged later.
+
+    Raises:
+        InputError: There is no such set or corpus, or it cannot be compared.
+    """
+    workspace, others = context.workspace, list[OtherSet]()
+    for name, source in name_others(context.options.others):
+        place = storage.place_of(source)
+        if storage.is_folder(place) and storage.stat(place / naming.MANIFEST) is not None:
+            others.append(OtherSet(name, source, load_manifest(place).root_hash, ""))
+            stored_in(others[-1], context)
+            continue
+        try:
+            listed = Workspace(workspace.others / "listing", None)
+            listed.create()
+            job = open_job(other_corpus(context.options, source, listed.out), listed)
+            identity = list_corpus(job).build_id
+            storage.delete_tree(listed.out)
+        except ShardmillError as error:
+            raise InputError(f"--against {source}: {error}") from error
+        others.append(OtherSet(name, str(workspace.others / identity), identity, source))
+    write_others(workspace, others)
 
 
 def cancel_tasks(workspace: Workspace) -> None:

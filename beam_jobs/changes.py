@@ -33,12 +33,13 @@ from shard_format import DamageError, file_sha256
 _MOST_SOURCES = 100  # described one by one
 _MOST_NAMES = 3  # of changed files, in a message
 # Options that have an effect though `config` has none of their value: it has that of their file.
-_OF_FILES = {"tokenizer", "decontaminate", "name", "exclude_ids"}
+_OF_FILES = {"tokenizer", "decontaminate", "name", "exclude_ids", "against", "against_action"}
 _MOST_SHOWN = 120  # characters of two values
 _MOST_COMPARED = 1 << 22  # items: more take too much memory
 _STATES = pa.schema([pa.field("record_id", pa.string()), pa.field("state", pa.string())])
 _FILE = r"(?s)^([^\x00]*\x00[^\x00]*)\x00.*$"  # in a state: size and time, before the label
 EXCLUDED_KEY = "excluded"  # of the inputs: a digest of the ids of --exclude-ids
+OTHERS_KEY = "against"  # of the inputs: what identifies each set of --against
 _STAGE_OPTIONS, _COMMITS = b"stage_options", b"commits"  # in the metadata of a list of files
 
 
@@ -154,6 +155,8 @@ def _option_differences(
         yield f"{flag_of(name)}: {_shown(then)} then, {_shown(now[name])} now"
     if "exclude_ids" not in named and before.get(EXCLUDED_KEY) != inputs.get(EXCLUDED_KEY):
         yield f"--exclude-ids: {now['exclude_ids']} had other ids then"
+    if "against" not in named and before.get(OTHERS_KEY) != inputs.get(OTHERS_KEY):
+        yield f"--against: {now['against']} had other records then"
     config = json.loads(json.dumps(inputs["config"]))
     for name, value in (before.get("config") or config).items():
         if name not in named and config.get(name) != value and hasattr(options, name):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.build import holds_set, is_whole, load_built_id, open_job
+from beam_jobs.build import collect_others, holds_set, is_whole, load_built_id, open_job
 from beam_jobs.columns import int64
 from beam_jobs.corpus.item_table import endings
 from beam_jobs.corpus.record import LABEL_SEPARATOR
@@ -195,6 +195,8 @@ def _look(
 ) -> DryRun:
     options, workspace = context.options, context.workspace
     sampled = dataclasses.replace(context, workspace=scratch)
+    if options.others:
+        collect_others(sampled)
     listed = list_corpus(sampled, lambda done: on_progress("list", done, 0))
     on_progress("list", listed.items, listed.items)
     units = read_table(scratch.unit_table)

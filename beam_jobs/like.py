@@ -13,7 +13,7 @@ from foundation.storage import Place
 from shard_format import InputError, UsageError, load_build, load_manifest, naming
 
 # Files whose content has an effect on records, though their paths have none.
-_FILES = {"tokenizer", "decontaminate"}
+_FILES = {"tokenizer", "decontaminate", "against", "against_action"}
 # How SRC is read depends on SRC: a job like that of a folder may be one on an archive.
 _OF_THE_CORPUS = {"source"}
 

@@ -50,6 +50,7 @@ from beam_jobs.stages.plan.spread import (
 )
 from beam_jobs.stages.shard import WrittenShard, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
+from beam_jobs.staging.other_sets import check_sets
 from beam_jobs.staging.units import Unit, UnitSummary, largest_first
 from beam_jobs.work import Count, Work
 from shard_format import load_manifest
@@ -151,6 +152,7 @@ class ListCorpus(Work):
     def process(self, _: None) -> Iterator[Build]:
         with self._reporting_errors(owned=False), locked_output(self._context.workspace):
             build = begin(self._context)
+            check_sets(self._context.workspace)
         yield build
 
 

@@ -28,6 +28,7 @@ from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, replacement_at
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list_pieces import PieceTask
+from beam_jobs.staging.other_sets import other_corpus, other_sets
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.work import kept_error
 from beam_jobs.workspace import Workspace
@@ -226,6 +227,10 @@ def run_build(
         on_note: See `preprocess`.
     """
     record_type, corpus_bytes = context.record_type, build.listing.bytes
+    for other in other_sets(context.workspace) if context.options.others else ():
+        if other.source and storage.stat(storage.place_of(other.place) / naming.MANIFEST) is None:
+            on_note(f"--against {other.source} is staged first: it is no shard set")
+            preprocess(other_corpus(context.options, other.source, other.place), beam_args)
 
     def show(stage: str, done: int, total: int) -> None:
         # An engine that repeats a unit counts it again.

@@ -45,6 +45,7 @@ class Workspace:
         work: Files of this build only, on the file system of `out`.
         listing: Items of the corpus, or of its first piece, see `listing_of`.
         pieces: What was found out about the pieces of a large corpus.
+        others: Corpora that the build is compared with, as sets.
         units: Staged units, by content: another build may use them too.
         runs: Merged runs of this build only, where the units are.
         this_machine: `work` if it is local, else a folder for what the processes of one machine
@@ -69,6 +70,7 @@ class Workspace:
         self.this_machine = work or system
         self.listing = self.work / "listing.arrow"
         self.pieces = self.work / "pieces"
+        self.others = self.work / "others"
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
         self.clusters = self.plan / "clusters.arrow"

@@ -64,6 +64,8 @@ def print_duplicates(directory: Place, manifest: Manifest) -> None:
             f"duplicates {counted(duplicates.clusters, 'cluster')} ({kinds}), "
             f"{duplicates.conflicts:,} with conflicting labels"
         )
+    if duplicates is not None and duplicates.others:
+        say(f"others     {counted(duplicates.others, 'record')} in other sets, see --against")
 
 
 def _read(

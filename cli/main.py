@@ -61,6 +61,7 @@ def shardmill() -> None:
     shardmill verify set                              check every byte
     shardmill repair set                              write damaged files again
     shardmill log set                                 show what was appended, and when
+    shardmill diff old new                            show what differs between two sets
     shardmill compact set                             merge what was appended, remove records
     shardmill quarantine list set                     show rejected records, with reasons
     shardmill read set                                measure how fast it is read
@@ -89,6 +90,7 @@ _COMMANDS = {
     "compact": "Merge the generations of a set, or remove records.",
     "convert": "Write a set as WebDataset, MDS, Parquet, or in another format.",
     "demo": "Preprocess sample photographs and texts, train on both.",
+    "diff": "Show what differs between two sets, or two generations of one.",
     "doctor": "Find the bottleneck of a training, and faster options.",
     "evaluate": "Measure a model on records that it was not trained on.",
     "export": "Export the model of a finished training.",

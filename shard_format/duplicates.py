@@ -36,18 +36,32 @@ DUPLICATES_SCHEMA = pa.schema(
     ]
 )
 
+# Kinds of records that are in another set, which `kept_id` begins with.
+IN_OTHER, NEAR_OTHER = "in-other", "near-other"
+OTHER_KINDS = (IN_OTHER, NEAR_OTHER)
+
 # Rows of a part, about: with paths of images some 60 MiB in memory.
 PART_ROWS = 1 << 20
 
 
 class DuplicateCounts(NamedTuple):
-    """Over all rows of the duplicates: clusters, their other members, clusters in conflict."""
+    """Over all rows of the duplicates: clusters, their other members, clusters in conflict.
+
+    Attributes:
+        clusters: Clusters of records of the set.
+        exact: Their other members that are equal.
+        near: Those that are alike.
+        conflicts: Clusters whose labels differ.
+        dropped: Members that were left out.
+        others: Records that are in other sets.
+    """
 
     clusters: int = 0
     exact: int = 0
     near: int = 0
     conflicts: int = 0
     dropped: int = 0
+    others: int = 0
 
 
 def num_parts(rows: int) -> int:
@@ -112,12 +126,15 @@ def count_duplicates(directory: Place, manifest: Manifest) -> DuplicateCounts | 
     """
     if not duplicates_files(manifest):
         return None
-    total = np.zeros(5, np.int64)
+    total, others = np.zeros(5, np.int64), 0
     last: str | None = None
     last_conflict: str | None = None
     columns = ["kept_id", "kind", "conflict", "dropped"]
     # A cluster that has records of several generations counts in each of them.
     for _, batch in read_duplicates(directory, manifest, columns):
+        of_others = pc.is_in(batch["kind"], value_set=pa.array(OTHER_KINDS))
+        others += pc.sum(of_others).as_py() or 0
+        batch = batch.filter(pc.invert(of_others))
         if not len(batch):
             continue
         kept = batch["kept_id"]  # sorted: a cluster is a run of equal values
@@ -131,7 +148,7 @@ def count_duplicates(directory: Place, manifest: Manifest) -> DuplicateCounts | 
         ]
         last = kept[-1].as_py()
         last_conflict = conflicts[-1].as_py() if len(conflicts) else last_conflict
-    return DuplicateCounts(*map(int, total))
+    return DuplicateCounts(*map(int, [*total, others]))
 
 
 def _runs(values: pa.Array, before: str | None) -> int:

@@ -53,7 +53,12 @@ class Related(NamedTuple):
 
 
 def exact_links(
-    sidecars: Sidecars, stored: StoredRecords, confirm: ConfirmOld | None, *, by_content: bool
+    sidecars: Sidecars,
+    stored: StoredRecords,
+    confirm: ConfirmOld | None,
+    *,
+    by_content: bool,
+    by_id: bool = True,
 ) -> IntArray:
     """[n, 2] (new record, row of a stored one) of equal records.
 
@@ -65,12 +70,13 @@ def exact_links(
         stored: The earlier generations.
         confirm: Decides where equal fingerprints do not suffice.
         by_content: Whether to find equal content under other ids too.
+        by_id: Whether equal ids are those of one record; not in a set of its own.
 
     Raises:
         InputError: A new record has the id of an old one, and other content.
     """
     keys, prints = _new(sidecars)
-    lookups = [(_Lookup(keys), "key")]
+    lookups = [(_Lookup(keys), "key")] if by_id else []
     if by_content:
         lookups.append((_Lookup(_heads(prints)), "head"))
     pieces: list[StructuredArray] = [np.zeros(0, _LINK)]
@@ -93,7 +99,7 @@ def exact_links(
         equal = np.flatnonzero(pairs["equal"])
         pairs["equal"][equal] = confirm(pairs["new"][equal], pairs["key"][equal])
     changed = np.unique(pairs["new"][~pairs["equal"] & (keys[pairs["new"]] == pairs["key"])])
-    if len(changed):
+    if by_id and len(changed):
         first = sidecars.take(changed[:1], ["record_id"])["record_id"][0].as_py()
         raise InputError(
             f"{len(changed):,} records have the id of another one in "

@@ -228,6 +228,9 @@ def like_the_set(
         if chosen and value != of_set:
             wrong.append(f"{flag_of(name)} is {_shown(value)} and {_shown(of_set)} in the set")
         values[name] = of_set
+    for name in ("against", "against_action"):  # others may be given, but are not left out
+        if getattr(options, name) == getattr(type(options), name):
+            values[name] = saved.get(name, getattr(options, name))
     schema = getattr(options, "schema", None)  # of a program of the user
     of_set = load_build(base).get("options", {}).get("schema")
     if schema != of_set:

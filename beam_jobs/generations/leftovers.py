@@ -26,7 +26,12 @@ from foundation import storage
 from foundation.storage import Place
 from shard_format import Ledger, Manifest, file_info, naming
 from shard_format.dropped import quarantine_batches, quarantine_files, read_columns
-from shard_format.duplicates import DUPLICATES_SCHEMA, num_parts, read_duplicates
+from shard_format.duplicates import (
+    DUPLICATES_SCHEMA,
+    OTHER_KINDS,
+    num_parts,
+    read_duplicates,
+)
 from shard_format.fingerprint_files import parts_at
 from shard_format.index import read_schema
 from shard_format.index_parts import index_tables
@@ -123,9 +128,11 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
             present.add(row["record_id"])
             # The first record of a cluster that was left out for its labels counts as filtered.
             lost = row["dropped"] and row["record_id"] == row["kept_id"]
-            filtered += lost
+            in_other = row["dropped"] and row["kind"] in OTHER_KINDS
+            filtered += lost or in_other
             reasons["label-conflict"] += lost
-            duplicates += row["dropped"] and not lost
+            reasons[row["kind"]] += in_other
+            duplicates += row["dropped"] and not (lost or in_other)
     for file, row in _in_quarantine(base, manifest, wanted):
         files.append(file)
         reasons[row["reason"]] += 1

@@ -13,6 +13,8 @@ from beam_jobs.options.values import (
     FILE,
     FOLDER,
     NAMES,
+    NOTHING,
+    SETS,
     SIZE,
     SPLIT_BY_PATTERN,
     check_id_prefix,
@@ -21,6 +23,7 @@ from beam_jobs.options.values import (
     parse_globs,
     parse_kept,
     parse_labels,
+    parse_names,
     parse_splits,
     pattern_groups,
     splits_are_given,
@@ -56,6 +59,7 @@ class PreprocessOptions:
         only_items: A list of items, `fingerprints/items.arrow`, to read no others, in a repair.
         without_items: Lists of items not to read, in a replay.
         kept_out: Lists of records to keep out, `removed.txt` of the set that is built again.
+        matched: Files of duplicates that name the records which are in other sets, in a repair.
         index_in_one: Whether the index of each split is one file, in a repair of a set that was
             built before there were parts.
         duplicates_in_one: Whether the duplicates are one file, in such a repair.
@@ -80,6 +84,7 @@ class PreprocessOptions:
     only_items: str = ""
     without_items: tuple[str, ...] = ()
     kept_out: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
     index_in_one: bool = False
     duplicates_in_one: bool = False
     kept_in_index: bool = True
@@ -264,6 +269,20 @@ class PreprocessOptions:
         "built in its place: a text file with a record id per line, or JSON Lines.",
         form=FILE,
     )
+    against: str | None = run_option(
+        None,
+        "Leave out what is in another set or corpus, such as an evaluation set: exact copies, and "
+        "with --dedup near also near ones. A set is compared by what it has stored; a folder or "
+        "file is staged first. Repeat it for several; with --append 'none' stands for nothing, in "
+        "place of what the set was compared with.",
+        form=SETS,
+        repeatable=True,
+    )
+    against_action: str = run_option(
+        "drop",
+        "With --against: leave such records out, or keep them and report them alone.",
+        choices=("drop", "report"),
+    )
     no_fingerprints: bool = run_option(
         False,
         "Do not store what near duplicates and groups of later generations are found by; the set "
@@ -429,6 +448,12 @@ class PreprocessOptions:
             for use, name in named.items()
             if name is not None and name not in kept
         }
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The sets and corpora of --against."""
+        given = parse_names("--against", self.against) if self.against else ()
+        return tuple(name for name in given if name != NOTHING)
 
     @property
     def has_groups(self) -> bool:

@@ -49,6 +49,7 @@ Examples:
   shardmill preprocess images 'shards/*.tar' --out set --dedup near --stratify
   shardmill preprocess images photos --out set --resize crop:224x224 --split train=0.8,test=0.2
   shardmill preprocess images urls.parquet --url-column url --no-labels --out set
+  shardmill preprocess images photos --out set --dedup near --against evaluation-photos
   shardmill preprocess images photos --out set --num-shards 64 --workers 8
   shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
 """

@@ -49,6 +49,7 @@ Examples:
   shardmill preprocess text reviews --out set
   shardmill preprocess text corpus.jsonl.zst --text-column body --label-column topic --out set
   shardmill preprocess text 'crawl/*.warc.gz' --clean web-en --dedup near --no-labels --out set
+  shardmill preprocess text corpus.jsonl --out set --dedup near --against last-year
   shardmill preprocess text books --no-labels --train-tokenizer bpe:32000 --pack 2048 --out set
 """
 

@@ -39,6 +39,7 @@ _MOST_NAME_BYTES = 200  # of a label, whose file is called NAME.labels.txt
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
 SPLIT_BY_PATTERN = "pattern"  # the group `split` of --label-pattern
+NOTHING = "none"  # --against: in place of what the set that is appended to was compared with
 _PATTERN_GROUPS = ("label", "split", "group")
 
 
@@ -339,11 +340,13 @@ def _check_files(flag: str, text: str) -> None:
 
 
 def _absolute_files(text: str) -> str:
-    return ",".join(storage.absolute(path.strip()) for path in text.split(","))
+    paths = (path.strip() for path in text.split(","))
+    return ",".join(path if path == NOTHING else storage.absolute(path) for path in paths)
 
 
 FILE = Form("FILE", check_path, storage.absolute)
 FILES = Form("FILE,...", _check_files, _absolute_files)
 FOLDER = Form("DIR", check_path, storage.absolute)
+SETS = Form("SET", _check_files, _absolute_files)
 SIZE = Form("SIZE", parse_size)
 NAMES = Form("A,B,...", parse_names)

@@ -117,6 +117,8 @@ class RecordType(abc.ABC):
         plans_at_once: Whether `plan_changes` looks at all units.
         sample_bytes: Bytes of the sample that `prepare_shared_artifacts` reads, about; 0 for none.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
+        fingerprint_options: Options of the manifest with which equal records may have other
+            fingerprints.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
         batch_bytes: Originals that `prepare_batch` gets at a time, or one record if it is larger;
@@ -136,6 +138,7 @@ class RecordType(abc.ABC):
     plans_at_once: bool = False
     sample_bytes: int = 0
     planning_passes: int = 0
+    fingerprint_options: tuple[str, ...] = ()
     runs_python: bool = False
     batch_bytes: int = 4 << 20  # 4 MiB
 

@@ -93,6 +93,9 @@ class ImageRecords(SingleRecords):
     )
 
     summarized = ("width", "height", "source_width", "source_height", "source_bytes")
+    fingerprint_options = (
+        *("resize", "enlarge", "resize_filter", "encoding", "quality", "background"),
+    )
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options

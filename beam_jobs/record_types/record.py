@@ -30,6 +30,7 @@ class PythonRecords(RecordType):
 
     version = 1
     statistics = ()
+    fingerprint_options = ("dedup_by",)
     runs_python = True
 
     def __init__(self, options: RecordOptions) -> None:

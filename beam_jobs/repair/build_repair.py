@@ -41,6 +41,7 @@ from shard_format import (
 )
 from shard_format.checksums import build_text, whole_build
 from shard_format.croissant import renew_description, write_croissant
+from shard_format.duplicates import duplicates_files
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -200,6 +201,9 @@ class BuildRepair:
             place = str(self._directory / naming.REMOVED)
             changes["exclude_ids"] = None
             changes["kept_out"] = () if self._jobs.is_compacted else (place,)
+        matched = self._matched_records(manifest)
+        if matched is not None:  # so the sets of --against are not needed
+            changes |= {"against": None, "matched": matched}
         first, *others = [dataclasses.replace(job, **changes) for job in jobs]
         show = self._all.on_progress
         preprocess(first, on_progress=show)
@@ -221,6 +225,15 @@ class BuildRepair:
                 if manifest is None or file_info(place) == named:
                     return parse_removed(storage.read_bytes(place), str(place))
         return None
+
+    def _matched_records(self, manifest: Manifest | None) -> tuple[str, ...] | None:
+        """Returns the files that name records which are in other sets; None if one is damaged."""
+        if manifest is None:
+            return None
+        files = duplicates_files(manifest)
+        expected = [Expected(file, **manifest.files[file]) for file in files]
+        is_known = all(is_whole(self._directory, one) for one in expected)
+        return tuple(str(self._directory / file) for file in files) if is_known else None
 
     def _why_other(self) -> str:
         return _OTHER_COMPACTED if self._jobs.is_compacted else OTHER_BUILD

@@ -218,7 +218,7 @@ def _job(
         return None  # a damaged build.json, or a manifest that no version wrote
     own["sources"] = tuple(sources or own.get("sources") or ())
     own["repaired"] = tuple(own.get("repaired") or ())
-    own |= {"out": str(directory), "notes": (), "kept_out": ()}
+    own |= {"out": str(directory), "notes": (), "kept_out": (), "matched": ()}
     excluded = own.get("exclude_ids")
     if excluded and not storage.exists(storage.place_of(str(excluded))):
         own["exclude_ids"] = None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs import bounds
-from beam_jobs.changes import EXCLUDED_KEY, note_changes, summarized_roots
+from beam_jobs.changes import EXCLUDED_KEY, OTHERS_KEY, note_changes, summarized_roots
 from beam_jobs.corpus.discovery import expand_globs, whole_corpus
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, items_in
 from beam_jobs.corpus.label_pattern import guess_pattern
@@ -43,6 +43,7 @@ from beam_jobs.stages.listing_file import (
     cut_listing,
     write_listing,
 )
+from beam_jobs.staging.other_sets import identities
 from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.seen_items import SeenItemFilter
 from beam_jobs.staging.units import aimed_unit_bytes, aimed_unit_items, power_of_two
@@ -151,6 +152,9 @@ def list_corpus(
     replays = [options.replays] if options.replays else []
     build.update(json.dumps([config, options.name, cutting.stage_options, *replays]).encode())
     build.update(excluded)
+    others = identities(workspace) if options.others else []
+    if others:
+        build.update(json.dumps([others, options.against_action]).encode())
     if len(listed) == 1:
         cut = cut_listing(context, 0, workspace.listing, first, cutting, build.update)
     else:
@@ -163,6 +167,7 @@ def list_corpus(
         "sources": cut.sources,
     }
     inputs |= {EXCLUDED_KEY: hashlib.sha256(excluded).hexdigest()} if excluded else {}
+    inputs |= {OTHERS_KEY: others} if others else {}
     keys = cut.units["key"].to_pylist()
     staged = (cutting.stage_options, keys, total.items)
     changes = note_changes(workspace, options.sources, *staged)

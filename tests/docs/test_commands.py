@@ -21,6 +21,7 @@ PAGES = (
     "docs/text.md",
     "docs/changes.md",
     "docs/command-line.md",
+    "docs/curation.md",
     "docs/engines.md",
     "docs/exchange.md",
 )

@@ -19,7 +19,12 @@ from beam_jobs.report.previews import (
 )
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
-from shard_format.duplicates import LeadingClusters, count_duplicates, read_duplicates
+from shard_format.duplicates import (
+    OTHER_KINDS,
+    LeadingClusters,
+    count_duplicates,
+    read_duplicates,
+)
 
 _MOST_CLUSTERS = 24
 _MOST_MEMBERS = 6
@@ -74,6 +79,11 @@ class DuplicateCluster:
         """Whether labels differ."""
         return self.left_out or any(member.conflict for member in self.members)
 
+    @property
+    def of_other(self) -> bool:
+        """Whether the kept record is one of another set."""
+        return any(member.kind in OTHER_KINDS for member in self.members)
+
 
 def content(reported: ReportedSet) -> Content:
     """Numbers, then the clusters, those with conflicting labels first.
@@ -85,7 +95,7 @@ def content(reported: ReportedSet) -> Content:
     dropped = reported.manifest.ledger.duplicates
     if counts is None and dropped:
         return f"{dropped:,} duplicates were left out; this set does not list them."
-    if counts is None or not counts.clusters:
+    if counts is None or not (counts.clusters or counts.others):
         return "No duplicates were found."
     return {"counts": counts, "clusters": read_clusters(reported)}
 

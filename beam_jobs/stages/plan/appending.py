@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from beam_jobs import bounds
 from beam_jobs.columns import BoolArray, IntArray, int64, slices, uint64
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters
-from beam_jobs.dedup.earlier import Related, exact_links, match_existing
+from beam_jobs.dedup.earlier import ConfirmOld, Related, exact_links, match_existing
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
@@ -172,22 +172,7 @@ def find_earlier(sidecars: Sidecars, clusters: Clusters, context: JobContext) ->
     stored = StoredRecords(
         base, needed or (), complete=needed is not None, generation=options.base_generation
     )
-    confirm = None
-    if record_type.confirm is not None:
-        digest = record_type.confirm
-
-        def confirm(records: IntArray, keys: UInt64Array) -> BoolArray:
-            old = StoredExamples(base, stored.manifest, keys)
-            own_keys = uint64(sidecars.take(records, ["key"])["key"])
-            equal = np.zeros(len(records), bool)
-            new = zip(sidecars.examples(records), own_keys.tolist(), keys.tolist(), strict=True)
-            for at, (example, own_key, key) in enumerate(new):
-                try:
-                    equal[at] = digest(example) == digest(old(key))
-                except LookupError:  # a dropped one: what it equals is stored, but for itself
-                    equal[at] = own_key == key
-            return equal
-
+    confirm = confirm_stored(sidecars, stored, record_type)
     exact = exact_links(sidecars, stored, confirm, by_content=options.dedup != "off")
     near = NO_NEAR_PAIRS
     if options.dedup == "near" and sidecars.records and len(stored):
@@ -203,6 +188,29 @@ def find_earlier(sidecars: Sidecars, clusters: Clusters, context: JobContext) ->
     keep_all = options.duplicates == "keep"
     related = match_existing(sidecars, stored, clusters, exact, near, keep_all=keep_all)
     return Earlier(stored, related, options)
+
+
+def confirm_stored(
+    sidecars: Sidecars, stored: StoredRecords, record_type: RecordType
+) -> ConfirmOld | None:
+    """Confirms that new records are equal to stored ones; None if equal fingerprints suffice."""
+    digest = record_type.confirm
+    if digest is None:
+        return None
+
+    def confirm(records: IntArray, keys: UInt64Array) -> BoolArray:
+        old = StoredExamples(stored.base, stored.manifest, keys)
+        own_keys = uint64(sidecars.take(records, ["key"])["key"])
+        equal = np.zeros(len(records), bool)
+        new = zip(sidecars.examples(records), own_keys.tolist(), keys.tolist(), strict=True)
+        for at, (example, own_key, key) in enumerate(new):
+            try:
+                equal[at] = digest(example) == digest(old(key))
+            except LookupError:  # a dropped one: what it equals is stored, but for itself
+                equal[at] = own_key == key
+        return equal
+
+    return confirm
 
 
 class StoredExamples:

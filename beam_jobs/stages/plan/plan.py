@@ -25,6 +25,7 @@ from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import ClassCounts, class_counts, name_classes
+from beam_jobs.stages.plan.against import NO_MATCHES, find_matches
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings
@@ -168,6 +169,8 @@ def _find_duplicates(
     excluded = find_excluded(summaries, sidecars, context)
     if options.id_column is not None:
         check_ids(sidecars, options.id_column, partition_rows)
+    compares = options.against or options.matched
+    matches = find_matches(sidecars, context) if compares else NO_MATCHES
     clusters = find_duplicates(sidecars, context, partition_rows)
     earlier = None
     if options.base:
@@ -179,7 +182,8 @@ def _find_duplicates(
         assignment.split_of[sidecars.excluded] = LEFT_OUT
     for members in read_batches(workspace.clusters):
         assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
-    return PlanState(context, sidecars, partition_rows, excluded, clusters, earlier, assignment)
+    job = (context, sidecars, partition_rows)
+    return PlanState(*job, excluded, matches, clusters, earlier, assignment)
 
 
 def _assign_splits(state: PlanState) -> None:
@@ -204,6 +208,7 @@ def _assign_splits(state: PlanState) -> None:
     state.filtered |= {
         "label-conflict": state.clusters.lost_to_conflict,
         "split-conflict": conflicts,
+        **state.matches.filtered,
     }
 
 
@@ -246,6 +251,9 @@ def _write_plan(state: PlanState) -> Plan:
     )
     settled, artifact_notes = record_type.prepare_shared_artifacts(workspace, sample)
     left_out = clusters.num_dropped - clusters.lost_to_conflict
+    if len(state.matches.rows):
+        state.matches.add_to_clusters(workspace)
+    lists = len(clusters.members) or len(state.matches.rows)
     excluded = state.excluded
     plan = Plan(
         num_shards=state.num_shards,
@@ -263,14 +271,13 @@ def _write_plan(state: PlanState) -> Plan:
             *state.notes,
             *artifact_notes,
             *excluded.notes,
+            *state.matches.notes,
         ],
         # A generation may be small: its splits are those of the set.
         warnings=[] if options.base else _empty_split_warnings(state),
         settled=settled,
         cluster_files={workspace.clusters.name: ""},
-        duplicates_parts=(
-            list_at_once(state.context, state.sidecars, assignment) if len(clusters.members) else 0
-        ),
+        duplicates_parts=list_at_once(state.context, state.sidecars, assignment) if lists else 0,
     )
     store_plan(workspace, plan)
     workspace.share_plan_file(SPLITS_FILE)

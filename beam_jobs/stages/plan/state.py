@@ -14,6 +14,7 @@ from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import PlannedChanges
 from beam_jobs.stages.labels import strata_of
+from beam_jobs.stages.plan.against import Matches
 from beam_jobs.stages.plan.appending import Earlier
 from beam_jobs.stages.plan.balance import Balance
 from beam_jobs.stages.plan.excluded import Excluded
@@ -31,6 +32,7 @@ class PlanState:
         sidecars: All staged units.
         partition_rows: Number of rows in memory at a time, about.
         excluded: Records that are kept out.
+        matches: Records that are in other sets.
         clusters: All duplicates so far.
         earlier: Decisions of earlier generations; None for a set of its own.
         assignment: The split of every record.
@@ -49,6 +51,7 @@ class PlanState:
     sidecars: Sidecars
     partition_rows: int
     excluded: Excluded
+    matches: Matches
     clusters: Clusters
     earlier: Earlier | None
     assignment: Assignment

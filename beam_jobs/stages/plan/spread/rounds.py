@@ -160,8 +160,8 @@ def round_names(context: JobContext) -> list[str]:
 def is_spread(context: JobContext, merging: Merging) -> bool:
     """Whether a job is planned in rounds, once its corpus is staged.
 
-    Not with duplicates that are kept together, generations, records that are kept out, or changes
-    that a record type plans.
+    Not with duplicates that are kept together, generations, records that are kept out or compared
+    with other sets, or changes that a record type plans.
     """
     options = context.options
     return (
@@ -170,6 +170,7 @@ def is_spread(context: JobContext, merging: Merging) -> bool:
         and options.duplicates != "keep"
         and not options.base
         and not any(collected(context.workspace)[1])
+        and not (options.others or options.matched)
         and not context.record_type.plans_at_once
     )
 
