@@ -33,7 +33,8 @@ from shard_format import DamageError, file_sha256
 _MOST_SOURCES = 100  # described one by one
 _MOST_NAMES = 3  # of changed files, in a message
 # Options that have an effect though `config` has none of their value: it has that of their file.
-_OF_FILES = {"tokenizer", "decontaminate", "name", "exclude_ids", "against", "against_action"}
+_OF_FILES = {"tokenizer", "decontaminate", "score", "name", "exclude_ids"}
+_OF_FILES |= {"against", "against_action"}
 _MOST_SHOWN = 120  # characters of two values
 _MOST_COMPARED = 1 << 22  # items: more take too much memory
 _STATES = pa.schema([pa.field("record_id", pa.string()), pa.field("state", pa.string())])

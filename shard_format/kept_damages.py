@@ -19,6 +19,7 @@ from shard_format.manifest import Manifest
 from shard_format.schema import KEPT_IN_INDEX, Feature
 from shard_format.tfrecord import unframe
 
+_CAPTIONS = ("caption", "caption_length")
 _COMPARED = 64  # records of a part of an index: comparing all would decode the whole set
 
 
@@ -35,7 +36,10 @@ def kept_damages(
         shard: Name of the shard of the first row; None if there is none to compare with.
     """
     has_kept = manifest.config.get(KEPT_IN_INDEX)
-    kept = [one for one in manifest.schema.kept if has_kept and is_in_index(one)]
+    # Captions are features of their own: no column keeps them.
+    own = _CAPTIONS if manifest.config.get("caption_column") else ()
+    kept = [one for one in manifest.schema.kept if is_in_index(one) and one.name not in own]
+    kept = kept if has_kept else []
     for feature in kept:
         must = KEPT_TYPES[feature.kind]
         at = index.schema.get_field_index(feature.name)

@@ -216,7 +216,7 @@ def like_the_set(
         UsageError: A given option differs from that of the set.
     """
     saved = options_like(base, type(options)) | {"name": manifest.name}
-    own = _OWN | (options.without_effect() - {"name", "tokenizer", "decontaminate"})
+    own = _OWN | (options.without_effect() - {"name", "tokenizer", "decontaminate", "score"})
     values: dict[str, Any] = {}
     wrong = []
     for field in declared(options):

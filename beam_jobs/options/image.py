@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.formats import CONTAINERS, formats_of
+from beam_jobs.options.scores import SCORES
 from beam_jobs.options.urls import UrlOptions
 from beam_jobs.options.values import FILE, parse_caption, parse_kept, parse_quality
 from foundation import storage
@@ -70,6 +71,14 @@ Examples:
         "--conflicts go by.",
     )
     keep_columns: str | None = redeclared(PreprocessOptions, "keep_columns", absent_as=None)
+    score: str | None = run_option(
+        None,
+        "Compute a number or a label for each image, and keep it as a column of --keep-columns is: "
+        "sharpness, brightness, contrast, entropy, colourfulness, aspect or measures for all of "
+        "them; NAME=onnx:FILE by a model, NAME=python:MODULE:FUNCTION by a function.",
+        form=SCORES,
+        repeatable=True,
+    )
     annotations: str | None = run_option(
         None,
         "Boxes, segmentations or masks of the images in SRC: a COCO file, a CSV table of boxes, or "

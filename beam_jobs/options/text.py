@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from beam_jobs.options.base import PreprocessOptions
+from beam_jobs.options.base import PreprocessOptions, run_option
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.formats import formats_of
+from beam_jobs.options.scores import SCORES
 from beam_jobs.options.urls import UrlOptions
 from beam_jobs.options.values import (
     FILE,
@@ -128,6 +129,15 @@ Examples:
     languages: str | None = option(
         None, "Keep documents in these languages only (ISO 639-1).", "en,de,...", check=parse_names
     )
+    score: str | None = run_option(
+        None,
+        "Compute a number or a label for each document, and keep it as a column of --keep-columns "
+        "is: words, characters, the name of a rule of --clean such as top-2-gram; "
+        "NAME=fasttext:FILE[#LABEL], NAME=ngram:FILE, NAME=ngram-of:PATH or NAME=onnx:FILE by a "
+        "model, NAME=python:MODULE:FUNCTION by a function.",
+        form=SCORES,
+        repeatable=True,
+    )
     decontaminate: str | None = option(
         None,
         "Filter out documents that share a run of words with these benchmark files (text, JSON, "
@@ -189,6 +199,7 @@ Examples:
             "--stratify": "drops the labels",
             "--multi-label": "drops the labels",
             "--keep-columns": "merges documents",
+            "--score": "merges documents",
         },
     )
     packing: str = option(

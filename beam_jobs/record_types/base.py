@@ -7,7 +7,7 @@ know no kind by name. SingleRecords is for records that are prepared one at a ti
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from shard_format import (
 )
 from shard_format.kept_columns import KEPT_TYPES, is_scalar
 
+PIXELS = ""  # in the values of an image that has no scores yet: no name of a feature
 # Columns by which an index of several labels, or of packed sequences, is known as one.
 _RESERVED_COLUMNS = (LABELS_FIELD.name, "documents", "starts", "padding")
 
@@ -62,7 +63,7 @@ class PreparedBatch(NamedTuple):
 
     Attributes:
         rows: [n] int64, the rows of the batch that these are, ascending.
-        values: [n] each: the value of every feature that is neither late nor a kept column, by
+        values: [n] each: the value of every feature that is neither late nor read from a column, by
             name; as `shard_format.encode_columns` takes them.
         fingerprints: [n] of 16 bytes: equal for exact duplicates.
         statistics: [n] each: every one of `RecordType.staged_columns`, by name.
@@ -111,7 +112,7 @@ class RecordType(abc.ABC):
         ledger_columns: Boolean columns and counts that the index does not keep; the ledger has
             their sums over the kept records.
         late_columns: Index columns, besides the main label, that sharding fills in.
-        kept_columns: Index columns of --keep-columns: of those that are one number or text.
+        kept_columns: Index columns of --keep-columns and --score that are one number or text.
         consumed: Kept columns of which it makes features of its own, besides those that
             `PreprocessOptions.consumed_columns` names.
         plans_at_once: Whether `plan_changes` looks at all units.
@@ -321,17 +322,25 @@ class SingleRecords(RecordType):
             Rejection: The record cannot be used.
         """
 
+    def prepare_each(self, records: Iterable[RawRecord]) -> Iterator[Prepared | Rejection]:
+        """The features of each record, or why it cannot be used."""
+        for record in records:
+            try:
+                yield self.prepare(record)
+            except Rejection as rejection:
+                yield rejection
+
     @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
         rows: list[int] = []
         prepared: list[Prepared] = []
         rejects: list[tuple[int, Rejection]] = []
-        for row, record in enumerate(records):
-            try:
-                prepared.append(self.prepare(record))
+        for row, one in enumerate(self.prepare_each(records)):
+            if isinstance(one, Prepared):
+                prepared.append(one)
                 rows.append(row)
-            except Rejection as rejection:
-                rejects.append((row, rejection.at("prepare").with_data(record.original)))
+            else:
+                rejects.append((row, one.at("prepare").with_data(records[row].original)))
         names = prepared[0].values if prepared else {}
         columns = prepared[0].statistics if prepared else {}
         return PreparedBatch(
@@ -343,9 +352,11 @@ class SingleRecords(RecordType):
         )
 
 
-def further_features(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of --keep-columns, and the labels."""
-    kept = parse_kept(options.keep_columns)
+def further_features(
+    options: PreprocessOptions, scores: Sequence[Feature] = ()
+) -> tuple[Feature, ...]:
+    """The features of --keep-columns, those of --score, and the labels."""
+    kept = (*parse_kept(options.keep_columns), *scores)
     if options.no_labels:
         return kept
     shape = (-1,) if options.multi_label else ()
@@ -360,20 +371,22 @@ def label_index_columns(options: PreprocessOptions) -> tuple[pa.Field, ...]:
 
 
 def kept_index_columns(
-    options: PreprocessOptions, others: Sequence[pa.Field]
+    options: PreprocessOptions, others: Sequence[pa.Field], scores: Sequence[Feature] = ()
 ) -> tuple[pa.Field, ...]:
-    """The index columns of --keep-columns.
+    """The index columns of --keep-columns and --score.
 
     Args:
         options: The job.
         others: The columns behind the common ones that the index has without them.
+        scores: The columns of --score.
 
     Raises:
         UsageError: One of them has the name of another column.
     """
     if not options.kept_in_index:
         return ()
-    return scalars_in_index(parse_kept(options.keep_columns), others, "--keep-columns")
+    kept = scalars_in_index(parse_kept(options.keep_columns), others, "--keep-columns")
+    return (*kept, *scalars_in_index(scores, others, "--score"))
 
 
 def scalars_in_index(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.labels import ANNOTATIONS, kept_columns
-from beam_jobs.corpus.record import RawRecord
+from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.record_extractor import FileExtractor
 from beam_jobs.corpus.urls.extractor import UrlExtractor
 from beam_jobs.counters import Sums
@@ -51,6 +51,7 @@ from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, PixelSums, co
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
 from beam_jobs.record_types.base import (
+    PIXELS,
     Prepared,
     PreparedBatch,
     SingleRecords,
@@ -67,6 +68,7 @@ from shard_format import Feature, Schema, id_hash
 
 if TYPE_CHECKING:
     from beam_jobs.record_types.captions import Captions
+    from beam_jobs.scores.images import ImageScores
 
 # To find near duplicates.
 _NEAR_FIELDS = (
@@ -123,6 +125,12 @@ class ImageRecords(SingleRecords):
             from beam_jobs.record_types.captions import Captions  # loads the steps of texts
 
             self._captions = Captions(options)
+        self._scores: ImageScores | None = None
+        if options.score:
+            from beam_jobs.scores.images import ImageScores  # most jobs have none
+
+            self._scores = ImageScores(options)
+        scores = self._scores.features if self._scores else ()
         annotations = (ANNOTATIONS,) if options.annotations is not None else ()
         self.consumed = frozenset(one.name for one in annotations)
         self._placer = placer_of(options)
@@ -132,10 +140,14 @@ class ImageRecords(SingleRecords):
         problems = self._placer.problems if self._placer else ()
         not_enlarged = pa.field("not_enlarged", pa.bool_(), nullable=False)
         self.ledger_columns = (not_enlarged, *map(problem_field, problems))
-        self.schema = _schema(options, self._placer, self._captions)
+        self.schema = _schema(options, self._placer, self._captions, scores)
         self.late_columns = label_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
-        self.kept_columns = kept_index_columns(options, own_columns)
+        self.kept_columns = kept_index_columns(options, own_columns, scores)
+
+    def config(self) -> dict[str, Any]:
+        """The scores with their models; nothing without --score."""
+        return {"score": self._scores.described()} if self._scores else {}
 
     def stage_options(self) -> dict[str, Any]:
         """Resizing, encoding, decoding, filters, and the versions of the kernels."""
@@ -157,6 +169,7 @@ class ImageRecords(SingleRecords):
             **({"annotations": dataclasses.astuple(self._placer)} if self._placer else {}),
             **({"captions": self._captions.options()} if self._captions else {}),
             **({"near_captions": True} if self._near_captions else {}),
+            **self.config(),
         }
 
     @override
@@ -178,7 +191,13 @@ class ImageRecords(SingleRecords):
         size = {"height": height, "width": width} if self._encoding == "raw" else {}
         annotated, problems = self._annotated(record, image, upright)
         return Prepared(
-            values={"id": record_id, "image": stored, **size, **annotated},
+            values={
+                "id": record_id,
+                "image": stored,
+                **size,
+                **annotated,
+                **({PIXELS: pixels} if self._scores else {}),
+            },
             fingerprint=fingerprint or self._fingerprint(stored, width, height),
             statistics={
                 "width": width,
@@ -213,6 +232,11 @@ class ImageRecords(SingleRecords):
     def check(self) -> None:
         if self._captions:
             self._captions.check()
+
+    @override
+    def prepare_each(self, records: Iterable[RawRecord]) -> Iterator[Prepared | Rejection]:
+        each = super().prepare_each(records)
+        return self._scores.added(each) if self._scores else each
 
     @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
@@ -262,7 +286,7 @@ class ImageRecords(SingleRecords):
         try:
             fingerprint = pixels_hash(width, height, shrunk(data))
             filtered = any(value is not None for value in self._filters.values())
-            decodes = filtered or self._near or counts
+            decodes = filtered or self._near or counts or self._scores is not None
             pixels = decode_jpeg_strictly(data) if decodes else _NO_PIXELS
         except ValueError:
             return None
@@ -346,7 +370,10 @@ def placer_of(options: ImageOptions) -> AnnotationPlacer | None:
 
 
 def _schema(
-    options: ImageOptions, placer: AnnotationPlacer | None, captions: Captions | None
+    options: ImageOptions,
+    placer: AnnotationPlacer | None,
+    captions: Captions | None,
+    scores: Sequence[Feature],
 ) -> Schema:
     declared = [
         Feature("id", "text"),
@@ -356,4 +383,4 @@ def _schema(
         declared += [Feature("height", "int64"), Feature("width", "int64")]
     objects = placer.features if placer else ()
     said = captions.features if captions else ()
-    return Schema("image", (*declared, *said, *objects, *further_features(options)))
+    return Schema("image", (*declared, *said, *objects, *further_features(options, scores)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -47,6 +47,9 @@ from beam_jobs.text.extractor import TextExtractor, document_batch
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema
 
+if TYPE_CHECKING:
+    from beam_jobs.scores.rules import TextScores
+
 _SEGMENT_FIELD = pa.field(SEGMENT_HASHES, pa.large_list(pa.uint64()), nullable=False)
 # --dedup-parts reads all sidecars to count segments, to find repeated ones, to leave out records
 # and to name the classes of the rest.
@@ -81,6 +84,12 @@ class TextRecords(RecordType):
         self.extractor: FileExtractor = TextExtractor(options)
         if options.url_column is not None:
             self.extractor = UrlExtractor(options, self.extractor)
+        self._scores: TextScores | None = None
+        if options.score:
+            from beam_jobs.scores.rules import TextScores  # most jobs have none
+
+            self._scores = TextScores(options, self._steps)
+        scores = self._scores.features if self._scores else ()
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"
@@ -93,13 +102,17 @@ class TextRecords(RecordType):
         self.plans_at_once = bool(self._segments)
         self.late_columns = label_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
-        self.kept_columns = kept_index_columns(options, own_columns)
+        self.kept_columns = kept_index_columns(options, own_columns, scores)
         own = Feature("id", "text"), Feature("text", "text")
-        self.schema = Schema("text", (*own, *further_features(options)))
+        self.schema = Schema("text", (*own, *further_features(options, scores)))
 
     def config(self) -> dict[str, Any]:
         """The cleaning steps as they are applied, so that spellings of a recipe are equal."""
-        return {"clean": [applied.described() for applied in self._steps]}
+        return {"clean": [applied.described() for applied in self._steps], **self._scored()}
+
+    def _scored(self) -> dict[str, Any]:
+        """The scores with their models; nothing without --score."""
+        return {"score": self._scores.described()} if self._scores else {}
 
     def stage_options(self) -> dict[str, Any]:
         """The steps with their parameters, and the versions of the packages they call."""
@@ -108,19 +121,23 @@ class TextRecords(RecordType):
             "near": self._near,
             "segments": self._segments,
             "kernels": versions(self._steps),
+            **self._scored(),
         }
 
     @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
         batch = document_batch(records)
-        texts = Texts(batch, [record.original for record in records])
+        make = self._scores.texts if self._scores else Texts
+        texts = make(batch, [record.original for record in records])
         for applied in self._steps:
             applied.step(texts)
+        scores = self._scores.columns(texts) if self._scores else {}
         rows = pa.array(texts.rows)
         measured = texts.measured
         values: dict[str, Any] = {
             "id": batch["record_id"].take(rows),
             "text": texts.text,
+            **scores,
         }
         return PreparedBatch(
             rows=texts.rows,

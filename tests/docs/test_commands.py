@@ -20,8 +20,8 @@ PAGES = (
     "docs/records.md",
     "docs/text.md",
     "docs/changes.md",
-    "docs/command-line.md",
     "docs/curation.md",
+    "docs/command-line.md",
     "docs/engines.md",
     "docs/exchange.md",
 )

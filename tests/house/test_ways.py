@@ -12,7 +12,7 @@ import pytest
 # a way shorter lowers its limit.
 LIMITS = {
     "images job": (125, 893),  # aim: 75 files
-    "images job, stage": (43, 184),  # aim: 30
+    "images job, stage": (43, 186),  # aim: 30
     "images job, plan": (36, 170),  # aim: 25
     "images job, shard": (23, 127),  # aim: 22
     "images job, commit": (59, 320),  # aim: 30

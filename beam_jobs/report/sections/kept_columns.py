@@ -32,8 +32,8 @@ def content(reported: ReportedSet) -> Content:
     read = 0
     for _, values in reported.read(_first_locations(reported)):
         read += 1
-        for name, records in columns.items():
-            records.append(values.get(name, []))
+        for feature in reported.kept_columns:
+            columns[feature.name].append(_cell(feature, values))
         for feature in lists:
             sizes[feature.name].append(_size(feature, values))
     if not read:
@@ -53,6 +53,14 @@ def content(reported: ReportedSet) -> Content:
         numbers = f"{sum(map(bool, own)) / read:.1%}", "", _span(min(own), max(own), unit)
         rows.append((feature, numbers, []))
     return {"over": over, "rows": rows}
+
+
+def _cell(feature: Feature, values: Mapping[str, Values]) -> Values:
+    """A list of the value; empty without one."""
+    stored = values.get(feature.name, [])
+    if not feature.is_tensor_bytes or not stored:
+        return stored
+    return [float(from_stored(feature, [stored]))]  # float64, of which an example has the bytes
 
 
 def _size(feature: Feature, values: Mapping[str, Values]) -> int:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,12 +33,15 @@ class Rule(NamedTuple):
         out: [n], which documents it leaves out.
         detail: What was found in document i of [0, n); it never differs from run to run.
         stage: FILTER, or "prepare" if the documents are not usable.
+        number: Returns the [n] numbers that the rule compares with its bound; NaN where there is
+            none. --score keeps them. None for a rule that compares none.
     """
 
     reason: str
     out: BoolArray
     detail: Callable[[int], str]
     stage: str = FILTER
+    number: Callable[[], npt.NDArray[Any]] | None = None
 
 
 class Texts:
@@ -53,10 +57,15 @@ class Texts:
         is_html: [n] bool, which texts are HTML.
         columns: [n] each: what steps report about a document, by name of an index column.
         rejects: (row of the batch, why it was left out).
+        wanted: Reasons of the rules whose numbers are wanted.
+        numbers: [n] each: such numbers of the current text, by the reason of a rule.
     """
+
+    wanted: frozenset[str] = frozenset()
 
     def __init__(self, batch: pa.RecordBatch, originals: Sequence[bytes | None]) -> None:
         self._originals = originals
+        self.numbers: dict[str, npt.NDArray[Any]] = {}
         self.rows: IntArray = np.arange(batch.num_rows)
         self.measured = Measures(batch["text"])
         self.is_html: BoolArray = np.array(batch["is_html"], bool)
@@ -74,6 +83,7 @@ class Texts:
     def replace(self, text: pa.Array) -> None:
         """Replaces the text of every document by the [n] large_string."""
         self.measured = Measures(text.cast(pa.large_string()))
+        self.numbers = {}
 
     def replace_where(self, which: BoolArray, change: Callable[[str], str]) -> None:
         """Replaces the text by `change(text)` in the documents for which the [n] `which` holds."""
@@ -91,6 +101,8 @@ class Texts:
         """
         inside = np.ones(len(self), bool)
         for rule in rules:
+            if rule.number and rule.reason in self.wanted:
+                self.numbers[rule.reason] = rule.number()
             for i in np.flatnonzero(rule.out & inside).tolist():
                 row = int(self.rows[i])
                 data = self._originals[row]
@@ -103,6 +115,7 @@ class Texts:
         self.is_html = self.is_html[inside]
         mask = pa.array(inside)
         self.columns = {name: column.filter(mask) for name, column in self.columns.items()}
+        self.numbers = {name: numbers[inside] for name, numbers in self.numbers.items()}
         self.measured = self.measured.filter(inside)
 
 
@@ -211,6 +224,11 @@ class Applied:
         return described
 
 
+def counted(reason: str, out: BoolArray, counts: IntArray, unit: str = "") -> Rule:
+    """Leaves out documents by a number of things in them."""
+    return Rule(reason, out, lambda i: f"it has {counts[i]}{unit}", number=lambda: counts)
+
+
 def above(reason: str, part: IntArray, whole: IntArray, bound: float) -> Rule:
     """Leaves out documents with part / whole > `bound`; never where whole is 0."""
     return _share_rule(reason, part > bound * whole, part, whole)
@@ -236,6 +254,7 @@ def _share_rule(reason: str, out: BoolArray, part: IntArray, whole: IntArray) ->
         reason,
         out & (whole > 0),
         lambda i: f"it is {part[i] / whole[i]:.4f} ({part[i]} of {whole[i]})",
+        number=lambda: np.where(whole > 0, part / np.maximum(whole, 1), np.nan),
     )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from typing_extensions import override
 
-from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts, above, below
+from beam_jobs.text.cleaning.base import CleaningStep, Texts, above, below, counted
 from beam_jobs.text.cleaning.stop_words import GOPHER_STOP_WORDS, parse_words, stop_words_found
 
 
@@ -61,8 +61,8 @@ class GopherQuality(CleaningStep):
         alpha = words.total(words.matching(r"\pL"))
         few = different < self.min_stop_words
         texts.leave_out(
-            Rule("gopher-few-words", count < self.min_words, lambda i: f"it has {count[i]}"),
-            Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
+            counted("gopher-few-words", count < self.min_words, count),
+            counted("gopher-many-words", count > self.max_words, count),
             below("gopher-short-words", length, count, self.min_word_chars),
             above("gopher-long-words", length, count, self.max_word_chars),
             above("gopher-hashes", words.number_of("#"), words.counts, self.hashes),
@@ -70,5 +70,5 @@ class GopherQuality(CleaningStep):
             above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
             above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),
             below("gopher-alpha-words", alpha, words.counts, self.alpha_words),
-            Rule("gopher-stop-words", few, lambda i: f"it has {different[i]} of them"),
+            counted("gopher-stop-words", few, different, " of them"),
         )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import CleaningStep, Rule, Texts, below
+from beam_jobs.text.cleaning.base import CleaningStep, Texts, below, counted
 from beam_jobs.text.cleaning.words import Words
 from shard_format import UsageError
 
@@ -49,7 +49,7 @@ class StopWords(CleaningStep):
         few = different < self.min_different
         texts.leave_out(
             below("few-stop-words", number, words.counts, self.min_share),
-            Rule("few-different-stop-words", few, lambda i: f"it has {different[i]} of them"),
+            counted("few-different-stop-words", few, different, " of them"),
         )
 
 
