@@ -19,6 +19,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.urls import UrlOptions
 from beam_jobs.papers import renew_papers
 from beam_jobs.replacement import FolderReplacement, ReplacementInStore, check_own
+from beam_jobs.selection import check_selection
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.stages.list_pieces import DoTasks
 from beam_jobs.stages.plan.against import stored_in
@@ -78,6 +79,9 @@ def open_job(options: PreprocessOptions, workspace: Workspace | None = None) -> 
     options = with_absolute_paths(options).with_papers_read()
     context = JobContext.create(options, workspace)
     context.record_type.check()
+    chosen = (options.where, options.keep_best, options.by, options.sample_weight)
+    if chosen != (None, None, None, None):
+        check_selection(options, context.record_type)
     try:
         _check_folders(options)
     except OSError as error:
@@ -96,7 +100,7 @@ def _check_folders(options: PreprocessOptions) -> None:
         if folder:
             places.append((flag, folder))
     of_input = {"source", "--against"}  # a corpus may contain an evaluation set
-    places += [("--against", other) for other in options.others]
+    places += [("--against", other) for other in options.others] if options.against else []
     for (what, one), (other, two) in itertools.combinations(places, 2):
         if {what, other} <= of_input:
             continue
@@ -182,7 +186,7 @@ def begin(
         workspace.create()
         write_json(workspace, workspace.owner, context.run_id)
         collect_removed(context.options, workspace)
-        if context.options.others:
+        if context.options.against:
             collect_others(context)
         listing = list_corpus(context, on_progress, do_tasks)
         complete = is_complete(context, listing, discard=discard)

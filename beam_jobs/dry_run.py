@@ -26,7 +26,7 @@ from beam_jobs.options.values import DEFAULT_SPLIT
 from beam_jobs.progress import OnProgress
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.stages.plan.appending import find_earlier
-from beam_jobs.stages.plan.excluded import find_excluded
+from beam_jobs.stages.plan.excluded import find_excluded, leave_out_unselected
 from beam_jobs.stages.plan.find_duplicates import find_duplicates
 from beam_jobs.stages.trial import TRIAL_UNIT, StagingTrial, stage_trial
 from beam_jobs.staging import UnitSummary
@@ -252,6 +252,7 @@ def _growth(
     sidecars = Sidecars(context.workspace, [sample])
     collect_removed(context.options, context.workspace)
     excluded = find_excluded([sample], sidecars, context).staged
+    unselected = leave_out_unselected(sidecars, context)
     rows = rows_of_partition(sidecars.records)
     clusters = find_duplicates(sidecars, context, rows)
     related = find_earlier(sidecars, clusters, context).related
@@ -263,7 +264,7 @@ def _growth(
         already_built=known is not None,
         known=listing.known,
         known_bytes=listing.known_bytes,
-        new=trial.kept - len(dropped) - excluded,
+        new=trial.kept - len(dropped) - excluded - unselected,
         duplicates=of_set,
         repeated=len(dropped) - of_set,
         excluded=excluded,

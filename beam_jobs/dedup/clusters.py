@@ -1,8 +1,9 @@
 """Duplicate clusters: which records are equal or alike, which one is kept, and whose labels differ.
 
 A record of an evaluation split is kept before one of the training split (so that a leak costs
-training data, not evaluation data), then the record whose id sorts first; so the choice depends
-neither on the seed nor on the order of reading. Memory grows with the number of duplicates.
+training data, not evaluation data), then, if asked for, the one with the highest value of a column,
+then the record whose id sorts first. So the choice depends neither on the seed nor on the order of
+reading. Memory grows with the number of duplicates.
 """
 
 from __future__ import annotations
@@ -157,7 +158,13 @@ Members = Callable[[IntArray], pa.Table]
 
 
 def find_clusters(
-    members_of: Members, exact: Pairs, near: NearPairs, *, keep_all: bool, drop_conflicts: bool
+    members_of: Members,
+    exact: Pairs,
+    near: NearPairs,
+    *,
+    keep_all: bool,
+    drop_conflicts: bool,
+    best: str | None = None,
 ) -> Clusters:
     """Joins pairs to clusters and decides which records of each are kept.
 
@@ -167,11 +174,12 @@ def find_clusters(
         near: Pairs of near duplicates.
         keep_all: Keep every record; clusters then matter for splits only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
+        best: The column of members of which the highest value is kept.
     """
     records, roots = connected(np.concatenate([exact, near.pairs]))
     of_exact = components(len(records), np.searchsorted(records, exact))
     members = members_of(records)
-    order = _order(members, roots)
+    order = _order(members, roots, best)
     roots, of_exact, records = roots[order], of_exact[order], records[order]
     members = members.take(pa.array(order))
     first = run_starts(roots)
@@ -226,18 +234,21 @@ def join_clusters(before: Clusters, after: Clusters) -> Clusters:
     )
 
 
-def _order(members: pa.Table, roots: IntArray) -> IntArray:
+def _order(members: pa.Table, roots: IntArray, best: str | None) -> IntArray:
     """Cluster by cluster, the record to keep first."""
     given = members["split"].cast(pa.string())
     priority = pc.fill_null(pc.index_in(given, value_set=pa.array(_SPLIT_PRIORITY)), 0)
-    table = pa.table(
-        {
-            "root": roots,
-            "priority": priority.cast(pa.int64()),
-            "record_id": members["record_id"].cast(pa.string()),
-            "position": np.arange(len(roots)),
-        }
-    ).sort_by([("root", "ascending"), ("priority", "ascending"), ("record_id", "ascending")])
+    columns = {
+        "root": roots,
+        "priority": priority.cast(pa.int64()),
+        "record_id": members["record_id"].cast(pa.string()),
+        "position": np.arange(len(roots)),
+    }
+    by = [("root", "ascending"), ("priority", "ascending"), ("record_id", "ascending")]
+    if best is not None:  # missing values are sorted last
+        columns["best"] = members[best]
+        by.insert(2, ("best", "descending"))
+    table = pa.table(columns).sort_by(by)
     return np.asarray(table["position"].to_numpy(), np.int64)
 
 

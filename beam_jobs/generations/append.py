@@ -194,11 +194,12 @@ def check_appendable(base: Place, manifest: Manifest) -> None:
     reasons = {
         "balance": "the records that it left out of large classes would be needed now, and are not "
         "in the set. Use class weights, or sample='balanced' in the reader, in a set without it",
+        "top": "the records that it left out would be needed now, and are not in the set",
         "dedup_parts": "a line or paragraph that a new document has too may have to be taken out "
         "of an old one",
     }
     for name, reason in reasons.items():
-        if config.get(name, "none") not in ("none", "off", "oversample"):
+        if config.get(name, "none") not in ("none", "off", "oversample", None):
             raise InputError(
                 f"{base} was built with {flag_of(name)} {config[name]} and cannot be appended to: "
                 f"{reason}. Build the set again, from all sources."

@@ -18,6 +18,7 @@ from beam_jobs.options.values import (
     SIZE,
     SPLIT_BY_PATTERN,
     check_id_prefix,
+    check_not_empty,
     check_path,
     check_split,
     parse_globs,
@@ -25,6 +26,7 @@ from beam_jobs.options.values import (
     parse_labels,
     parse_names,
     parse_splits,
+    parse_top,
     pattern_groups,
     splits_are_given,
 )
@@ -169,6 +171,48 @@ class PreprocessOptions:
         "keep",
         "Keep one of the duplicates even if their labels conflict, or drop the whole cluster.",
         choices=("keep", "drop"),
+    )
+    where: str | None = option(
+        None,
+        'Keep the records that fit a condition on their columns alone, such as "words > 20 and '
+        "language == 'en'\". It is applied before duplicates are resolved.",
+        "CONDITION",
+        check=check_not_empty,
+        absent_as=None,
+    )
+    keep_best: str | None = option(
+        None,
+        "Of duplicates keep the record with the highest value of this column of numbers.",
+        "COLUMN",
+        excludes={
+            "--dedup off": "needs duplicates to be searched for",
+            "--duplicates keep": "keeps one of each cluster",
+        },
+        absent_as=None,
+    )
+    top: str | None = option(
+        None,
+        "Of the records that are left without duplicates, keep those with the highest values of "
+        "--by: a percentage of those that have a value, rounded up, or a number.",
+        "N|P%",
+        check=lambda flag, value: parse_top(value),
+        absent_as=None,
+    )
+    by: str | None = option(None, "With --top: the column of numbers.", "COLUMN", absent_as=None)
+    top_per: str | None = option(
+        None,
+        "With --top: apply it to the records of each class.",
+        choices=("label",),
+        excludes={**_LABELLED, "--multi-label": "needs one label per record"},
+        absent_as=None,
+    )
+    sample_weight: str | None = option(
+        None,
+        "Store the value of an arithmetic expression on columns as the feature sample_weight, "
+        "float32 and at least 0; 0 where a column has no value.",
+        "EXPRESSION",
+        check=check_not_empty,
+        absent_as=None,
     )
     split: str | None = option(
         None,
@@ -406,6 +450,11 @@ class PreprocessOptions:
             raise UsageError(
                 "--license-column names the column, and --require-license the licenses to keep. "
                 "Give both of them, or --keep-columns to keep the license of every record."
+            )
+        if (self.top is None) != (self.by is None) or (self.top_per and self.top is None):
+            raise UsageError(
+                "--top says how many records to keep, and --by the column that ranks them. Give "
+                "both of them, such as --top 10% --by score."
             )
         for name in self.further_labels:
             if name in {feature.name for feature in parse_kept(self.keep_columns)}:

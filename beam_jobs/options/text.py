@@ -200,6 +200,7 @@ Examples:
             "--multi-label": "drops the labels",
             "--keep-columns": "merges documents",
             "--score": "merges documents",
+            "--sample-weight": "merges documents",
         },
     )
     packing: str = option(

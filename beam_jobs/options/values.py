@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Container
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from foundation import storage
@@ -35,12 +36,41 @@ DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
 _COMMA_IN_SHAPE = re.compile(r",(?=[^[\]]*\])")
 _MOST_NAME_BYTES = 200  # of a label, whose file is called NAME.labels.txt
 
+_TOP = re.compile(r"(?P<number>\d+)|(?P<percent>\d+(\.\d+)?)%")  # of --top
+
 # --split without fractions: the corpus has its splits already.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
 SPLIT_BY_PATTERN = "pattern"  # the group `split` of --label-pattern
 NOTHING = "none"  # --against: in place of what the set that is appended to was compared with
 _PATTERN_GROUPS = ("label", "split", "group")
+
+
+def parse_top(text: str) -> Fraction | int:
+    """The share of the records that --top keeps, in (0, 1], or their number, at least 1.
+
+    Raises:
+        UsageError: The text has another form.
+    """
+    parts = _TOP.fullmatch(text.strip(), 0)
+    number = int(parts["number"] or 0) if parts else 0
+    share = Fraction(parts["percent"] or 0) / 100 if parts else Fraction(0)
+    if not (number or 0 < share <= 1):
+        raise UsageError(
+            f"--top is {text!r}. Pass a number of records such as 50000, or a percentage above 0 "
+            "and up to 100 such as 10%."
+        )
+    return number or share
+
+
+def check_not_empty(flag: str, value: str) -> None:
+    """Checks that a text has been given.
+
+    Raises:
+        UsageError: It is empty.
+    """
+    if not value.strip():
+        raise UsageError(f"{flag} is empty. Leave it out, or write for instance 'score > 2.5'.")
 
 
 def parse_splits(text: str | None) -> dict[str, float]:

@@ -42,6 +42,9 @@ PIXELS = ""  # in the values of an image that has no scores yet: no name of a fe
 # Columns by which an index of several labels, or of packed sequences, is known as one.
 _RESERVED_COLUMNS = (LABELS_FIELD.name, "documents", "starts", "padding")
 
+WEIGHT = Feature("sample_weight", "float32", late=True)
+"""The feature of --sample-weight."""
+
 
 class Prepared(NamedTuple):
     """A record ready to be stored.
@@ -355,19 +358,19 @@ class SingleRecords(RecordType):
 def further_features(
     options: PreprocessOptions, scores: Sequence[Feature] = ()
 ) -> tuple[Feature, ...]:
-    """The features of --keep-columns, those of --score, and the labels."""
+    """The features of --keep-columns, those of --score, the labels, and --sample-weight."""
     kept = (*parse_kept(options.keep_columns), *scores)
-    if options.no_labels:
-        return kept
     shape = (-1,) if options.multi_label else ()
-    names = ("label", *options.further_labels)
-    return (*kept, *(Feature(name, "class_label", shape, late=True) for name in names))
+    names = () if options.no_labels else ("label", *options.further_labels)
+    labels = (Feature(name, "class_label", shape, late=True) for name in names)
+    return (*kept, *labels, *(WEIGHT,) * (options.sample_weight is not None))
 
 
-def label_index_columns(options: PreprocessOptions) -> tuple[pa.Field, ...]:
-    """The index columns of labels, besides that of one main label per record."""
+def late_index_columns(options: PreprocessOptions) -> tuple[pa.Field, ...]:
+    """The index columns of labels, besides that of one main label per record, and of weights."""
     further = (pa.field(label_column(name), pa.int64()) for name in options.further_labels)
-    return (*(LABELS_FIELD,) * options.multi_label, *further)
+    weight = (pa.field(WEIGHT.name, pa.float32()),) * (options.sample_weight is not None)
+    return (*(LABELS_FIELD,) * options.multi_label, *further, *weight)
 
 
 def kept_index_columns(

@@ -57,7 +57,7 @@ from beam_jobs.record_types.base import (
     SingleRecords,
     further_features,
     kept_index_columns,
-    label_index_columns,
+    late_index_columns,
 )
 from beam_jobs.staging.assignment import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
@@ -141,7 +141,7 @@ class ImageRecords(SingleRecords):
         not_enlarged = pa.field("not_enlarged", pa.bool_(), nullable=False)
         self.ledger_columns = (not_enlarged, *map(problem_field, problems))
         self.schema = _schema(options, self._placer, self._captions, scores)
-        self.late_columns = label_index_columns(options)
+        self.late_columns = late_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
         self.kept_columns = kept_index_columns(options, own_columns, scores)
 

@@ -17,7 +17,7 @@ from beam_jobs.record_types.base import (
     PreparedBatch,
     RecordType,
     further_features,
-    label_index_columns,
+    late_index_columns,
     scalars_in_index,
 )
 from foundation import storage
@@ -48,7 +48,7 @@ class PythonRecords(RecordType):
         self._compared = tuple(one for one in self._features if one.name in chosen)
         own = Feature("id", "text")
         self.schema = Schema("record", (own, *self._features, *further_features(options)))
-        self.late_columns = label_index_columns(options)
+        self.late_columns = late_index_columns(options)
         # A name of the index itself is no reason to rename a feature of a program.
         scalars = [one for one in self._features if is_in_index(one)]
         self.kept_columns = scalars_in_index(scalars, self.late_columns, "schema")

@@ -34,8 +34,9 @@ from beam_jobs.record_types.base import (
     RecordType,
     further_features,
     kept_index_columns,
-    label_index_columns,
+    late_index_columns,
 )
+from beam_jobs.selection import best_column
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sidecars import Sidecars
@@ -100,7 +101,7 @@ class TextRecords(RecordType):
         )
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
         self.plans_at_once = bool(self._segments)
-        self.late_columns = label_index_columns(options)
+        self.late_columns = late_index_columns(options)
         own_columns = (*self.statistics, *self.late_columns)
         self.kept_columns = kept_index_columns(options, own_columns, scores)
         own = Feature("id", "text"), Feature("text", "text")
@@ -215,11 +216,13 @@ class TextRecords(RecordType):
         reduced = ReducedDocuments(*job)
         again = 0
         if self._options.dedup != "off":
+            best = best_column(self._options, self)
             repeated = dedup_reduced(
                 reduced.sidecars,
                 assignment,
                 self.near_duplicates if self._near else None,
                 drop_conflicts=self._options.conflicts == "drop",
+                best=best and best.name,
                 partition_rows=partition_rows,
             )
             again = repeated.num_dropped - repeated.lost_to_conflict

@@ -22,6 +22,7 @@ from beam_jobs.build import open_job
 from beam_jobs.columns import int64
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.record_types.base import WEIGHT
 from beam_jobs.repair.finished import FinishedFiles
 from beam_jobs.stages.list import list_corpus
 from beam_jobs.stages.stage import stage_unit
@@ -231,7 +232,7 @@ class RecordRepair:
                 file.write(framed)
 
     def _labels(self, row: _Row) -> bytes:
-        """Returns the encoded labels of a record, as the index has them."""
+        """Returns the encoded labels and the weight of a record, as the index has them."""
         entries = b""
         for feature in self._manifest.schema.labels:
             column = LABELS_FIELD.name if feature.shape else label_column(feature.name)
@@ -239,6 +240,8 @@ class RecordRepair:
             if value is not None:
                 value = tuple(value) if feature.shape else value
                 entries += encode_features([feature], {feature.name: value})
+        if self._manifest.config.get(WEIGHT.name) is not None:
+            entries += encode_features([WEIGHT], {WEIGHT.name: row[WEIGHT.name]})
         return entries
 
     # The result

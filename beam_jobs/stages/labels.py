@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import LABEL_SEPARATOR
-from shard_format import LABELS_FIELD, Feature, Schema, encode_features, label_column
+from beam_jobs.record_types.base import WEIGHT
+from shard_format import (
+    LABELS_FIELD,
+    Feature,
+    Schema,
+    encode_columns,
+    encode_features,
+    label_column,
+)
 
 
 def class_counts(labels: pa.ChunkedArray) -> Counter[str]:
@@ -41,8 +49,17 @@ def _is_number(name: str) -> bool:
 ClassCounts = dict[str, Counter[str]]
 
 
-def name_classes(staged: ClassCounts, kept: ClassCounts) -> tuple[dict[str, list[str]], list[str]]:
-    """The classes of the kept records, and a note if duplicates were all records of a class."""
+def name_classes(
+    staged: ClassCounts, kept: ClassCounts, *, top: str | None
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The classes of the kept records, and a note if a class has lost all of its records.
+
+    Args:
+        staged: Numbers of the records that are planned.
+        kept: Numbers of those that are left.
+        top: The value of --top, which leaves out records that are no duplicates too.
+    """
+    why = "duplicates of other classes" + (", or not in the top" if top is not None else "")
     notes = []
     for name in staged:
         lost = sorted_names(staged[name].keys() - kept[name].keys())
@@ -51,7 +68,7 @@ def name_classes(staged: ClassCounts, kept: ClassCounts) -> tuple[dict[str, list
             of_label = "" if name == "label" else f" of {name!r}"
             notes.append(
                 f"{len(lost)} classes{of_label} have no record left, since all of theirs are "
-                f"duplicates of other classes: {shown}{', ...' if len(lost) > 5 else ''}"
+                f"{why}: {shown}{', ...' if len(lost) > 5 else ''}"
             )
     return {name: sorted_names(names) for name, names in kept.items()}, notes
 
@@ -97,22 +114,28 @@ def with_class_names(schema: Schema, class_names: Mapping[str, Sequence[str]]) -
 
 
 class Labels:
-    """All labels of the records of a shard.
+    """All labels of the records of a shard, and their weights.
 
     Args:
         table: The rows of the shard, with the labels as staged.
         schema: Which labels a record has.
         class_names: By feature; a label is an index into these.
+        weights: [rows] float32, of --sample-weight; None without it.
     """
 
     def __init__(
-        self, table: pa.Table, schema: Schema, class_names: Mapping[str, list[str]]
+        self,
+        table: pa.Table,
+        schema: Schema,
+        class_names: Mapping[str, list[str]],
+        weights: pa.FloatArray | None = None,
     ) -> None:
         self._records = len(table)
-        self._features = [
+        self._features: list[_Values | _Weights] = [
             _Values(table[label_column(feature.name)], feature, class_names[feature.name])
             for feature in schema.labels
         ]
+        self._features += [] if weights is None else [_Weights(weights)]
 
     def entries(self, start: int, end: int) -> list[bytes]:
         """The encoded features of the records in [start, end); b"" where there is none."""
@@ -162,3 +185,23 @@ class _Values:
         if self._several:
             return {LABELS_FIELD.name: pa.array(self._values, LABELS_FIELD.type)}
         return {self._column: pa.array(self._values, pa.int64())}
+
+
+class _Weights:
+    """The weights of the records of a shard, a feature that is known as late as labels are.
+
+    Args:
+        values: [n] float32.
+    """
+
+    def __init__(self, values: pa.FloatArray) -> None:
+        self._values = values
+
+    def entries(self, start: int, end: int) -> list[bytes]:
+        """The encoded feature of the records in [start, end)."""
+        values = {WEIGHT.name: self._values.slice(start, end - start).to_pylist()}
+        return list(encode_columns([WEIGHT], values, end - start).to_pylist())
+
+    def columns(self) -> dict[str, Any]:
+        """The column of the index."""
+        return {WEIGHT.name: self._values}

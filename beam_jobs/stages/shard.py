@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, bytes_of
 from beam_jobs.job_context import JobContext
 from beam_jobs.progress import report
+from beam_jobs.selection import weights_of
 from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
 from beam_jobs.staging.examples import BuiltBlock, StagedBlock
@@ -169,8 +170,11 @@ def write_shard(
     ):
         shard = _ShardFile(spec.shard, file, index, schema)
         whole = builder.joins_records
+        has_weights = context.options.sample_weight is not None
+        weights_of_rows = weights_of(context.options, record_type) if has_weights else None
         for table, sources in _tables(spec, context, block_bytes, whole=whole):
-            labels = Labels(table, record_type.schema, plan.class_names)
+            weights = weights_of_rows and weights_of_rows(table)
+            labels = Labels(table, record_type.schema, plan.class_names, weights)
             payloads = read_staged(table, sources, block_bytes, record_type.batch_bytes)
             staged = _staged(payloads, labels, workspace)
             shard.write(table, labels, builder.build_blocks(table, staged))

@@ -11,14 +11,14 @@ import pytest
 # The files and functions of the product that a way may enter: a little more than it does. Who makes
 # a way shorter lowers its limit.
 LIMITS = {
-    "images job": (125, 893),  # aim: 75 files
+    "images job": (125, 896),  # aim: 75 files
     "images job, stage": (43, 186),  # aim: 30
-    "images job, plan": (36, 170),  # aim: 25
+    "images job, plan": (36, 172),  # aim: 25
     "images job, shard": (23, 127),  # aim: 22
     "images job, commit": (59, 320),  # aim: 30
-    "text job": (136, 935),  # aim: 85
+    "text job": (136, 936),  # aim: 85
     "text job, stage": (55, 237),  # aim: 40
-    "text job, plan": (36, 175),  # aim: 25
+    "text job, plan": (36, 177),  # aim: 25
     "text job, shard": (24, 128),  # aim: 22
     "text job, commit": (58, 309),  # aim: 30
     "images first batch": (53, 286),  # aim: 26

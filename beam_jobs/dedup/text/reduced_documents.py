@@ -174,6 +174,7 @@ def dedup_reduced(
     near: FindNear | None,
     *,
     drop_conflicts: bool,
+    best: str | None,
     partition_rows: int,
 ) -> Clusters:
     """Finds duplicates among the documents in a split, and leaves out all but one of each.
@@ -184,6 +185,7 @@ def dedup_reduced(
         assignment: The splits; changed in place.
         near: Finds near duplicates; None for exact ones only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
+        best: The column of which the highest value is kept; None without --keep-best.
         partition_rows: About how many rows are compared at a time.
     """
     sidecars.excluded = assignment.split_of == LEFT_OUT
@@ -191,9 +193,10 @@ def dedup_reduced(
     pairs = NO_NEAR_PAIRS
     if near is not None and sidecars.records:
         pairs = near(sidecars.without(np.unique(exact[:, 1])))
-    members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
+    columns = [*MEMBER_COLUMNS, *([] if best is None else [best])]
+    members_of = partial(sidecars.take, columns=columns)
     clusters = find_clusters(
-        members_of, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts
+        members_of, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts, best=best
     )
     assignment.split_of[clusters.dropped] = LEFT_OUT
     return clusters

@@ -124,7 +124,7 @@ def commit(
         config=options.config()
         | record_type.config()
         | plan.settled
-        | ({KEPT_IN_INDEX: True} if record_type.kept_columns else {}),
+        | ({KEPT_IN_INDEX: True} if record_type.kept_columns or options.sample_weight else {}),
         files={name: file_info(workspace.out / name) for name in files}
         | {one.file: {"bytes": one.bytes, "sha256": one.sha256} for one in by_workers},
     )

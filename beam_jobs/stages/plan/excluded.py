@@ -1,4 +1,4 @@
-"""Staged records that a build keeps out, found before anything else is planned.
+"""Staged records that a build keeps out or does not select, found before anything else is planned.
 
 So they win no cluster, and give nothing to splits, classes, tokenizers or statistics. A record is
 kept out by its id, or by its content under another id. The list of the set grows by the ids of the
@@ -20,6 +20,7 @@ from beam_jobs.corpus.record import FILTER
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
+from beam_jobs.selection import where_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.removed import collected, write_planned
 from beam_jobs.staging.sidecars import Sidecars
@@ -85,6 +86,27 @@ def find_excluded(
     write_planned(workspace, removed.joined(more))
     excluded.notes += _notes(excluded, same, len(given.ids - seen))
     return excluded
+
+
+def leave_out_unselected(sidecars: Sidecars, context: JobContext) -> int:
+    """Marks the records that --where does not select as ones that planning must not see.
+
+    Args:
+        sidecars: All staged units, or some of them; `excluded` is changed.
+        context: The job.
+
+    Returns:
+        The number of these that were not excluded before.
+    """
+    selects = where_of(context.options, context.record_type)
+    if selects is None:
+        return 0
+    excluded = np.zeros(sidecars.records, bool) if sidecars.excluded is None else sidecars.excluded
+    before = int(excluded.sum())
+    for begin, table in sidecars.without_progress():
+        excluded[begin : begin + len(table)] |= ~selects(table)
+    sidecars.excluded = excluded
+    return int(excluded.sum()) - before
 
 
 def _notes(found: Excluded, same: int, unknown: int) -> list[str]:

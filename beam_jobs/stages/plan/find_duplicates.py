@@ -31,6 +31,7 @@ from beam_jobs.dedup.exact import (
 )
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.selection import best_column
 from beam_jobs.staging.reordering import RowSorter
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
@@ -53,8 +54,8 @@ def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clust
     options, record_type, workspace = context.options, context.record_type, context.workspace
     confirm = record_type.confirm and partial(confirmed, sidecars, record_type.confirm)
     if options.dedup == "exact":
-        repeats = repeated_rows(sidecars, {"fingerprint": FINGERPRINT, **MEMBER_COLUMNS}, rows)
-        parts = exact_clusters(repeats, options, confirm)
+        columns = {"fingerprint": FINGERPRINT, **member_columns(context)}
+        parts = exact_clusters(repeated_rows(sidecars, columns, rows), context, confirm)
     else:
         parts = _near_clusters(sidecars, context, confirm, rows)
     clusters = sort_clusters(parts, workspace)
@@ -71,17 +72,27 @@ def _near_clusters(
         # Of exact duplicates only the first record is compared.
         compared = sidecars.without(np.unique(exact[:, 1]))
         near = context.record_type.near_duplicates(compared)
-    members_of = partial(sidecars.take, columns=list(MEMBER_COLUMNS))
+    members_of = partial(sidecars.take, columns=list(member_columns(context)))
     for equal, alike in whole_clusters(exact, near):
-        yield find_clusters(members_of, equal, alike, **cluster_rules(options))
+        yield find_clusters(members_of, equal, alike, **cluster_rules(context))
 
 
-def cluster_rules(options: PreprocessOptions) -> dict[str, bool]:
+def cluster_rules(context: JobContext) -> dict[str, Any]:
     """What the options say about the records of a cluster, for `find_clusters`."""
+    options = context.options
+    best = best_column(options, context.record_type) if options.keep_best else None
     return {
         "keep_all": options.duplicates == "keep",
         "drop_conflicts": options.conflicts == "drop",
+        "best": best and best.name,
     }
+
+
+def member_columns(context: JobContext) -> dict[str, pa.DataType]:
+    """What decides about members of a cluster: MEMBER_COLUMNS, and the column of --keep-best."""
+    options = context.options
+    best = best_column(options, context.record_type) if options.keep_best else None
+    return MEMBER_COLUMNS | ({best.name: best.type} if best else {})
 
 
 def write_clusters(
@@ -97,12 +108,12 @@ def write_clusters(
 
 
 def exact_clusters(
-    parts: Iterable[pa.Table], options: PreprocessOptions, confirm: Confirm | None
+    parts: Iterable[pa.Table], context: JobContext, confirm: Confirm | None
 ) -> Iterator[Clusters]:
     """The clusters of exact duplicates in each part of `repeated_rows`."""
     for part in parts:
         pairs = pairs_among(part, confirm)
-        yield find_clusters(partial(rows_of, part), pairs, NO_NEAR_PAIRS, **cluster_rules(options))
+        yield find_clusters(partial(rows_of, part), pairs, NO_NEAR_PAIRS, **cluster_rules(context))
 
 
 def sort_clusters(

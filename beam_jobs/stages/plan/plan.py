@@ -2,8 +2,9 @@
 
 The result is a recipe for every shard: (unit, row) of its records in final order. No payload is
 read, and there is never one Python object per record. Memory is 3 bytes per record of the corpus
-and 1 kB per unit, measured (docs/memory.md); --duplicates keep, and groups with --stratify take
-tens of bytes more per record each. Time is linear. What plans large corpora is in `spread`.
+(4 with --where) and 1 kB per unit, measured (docs/memory.md); --duplicates keep, and groups with
+--stratify take tens of bytes more per record each. Time is linear. What plans large corpora is in
+`spread`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from beam_jobs.stages.plan.against import NO_MATCHES, find_matches
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import balance, balance_notes
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings
-from beam_jobs.stages.plan.excluded import find_excluded
+from beam_jobs.stages.plan.excluded import find_excluded, leave_out_unselected
 from beam_jobs.stages.plan.find_duplicates import (
     conflict_notes,
     find_duplicates,
@@ -52,6 +53,7 @@ from beam_jobs.stages.plan.splits import (
     stratified,
 )
 from beam_jobs.stages.plan.state import PlanState
+from beam_jobs.stages.plan.top import NOT_IN_TOP, leave_out_rest
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import (
     LEFT_OUT,
@@ -153,6 +155,7 @@ def shard_salt(context: JobContext, plan: Plan) -> bytes:
     """What decides the bytes of every shard, besides its records."""
     record_type = context.record_type
     salt = [SHARD_VERSION, record_type.version, context.options.name, plan.class_names]
+    salt += [context.options.sample_weight] * (context.options.sample_weight is not None)
     return json.dumps([*salt, plan.num_shards, record_type.shard_options(), plan.settled]).encode()
 
 
@@ -167,6 +170,7 @@ def _find_duplicates(
     report(workspace.progress, "plan", total=_work(sidecars, options, context.record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
     excluded = find_excluded(summaries, sidecars, context)
+    filtered = {"where": leave_out_unselected(sidecars, context) if options.where else 0}
     if options.id_column is not None:
         check_ids(sidecars, options.id_column, partition_rows)
     compares = options.against or options.matched
@@ -182,8 +186,10 @@ def _find_duplicates(
         assignment.split_of[sidecars.excluded] = LEFT_OUT
     for members in read_batches(workspace.clusters):
         assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
+    if options.top is not None:
+        filtered[NOT_IN_TOP] = leave_out_rest(assignment, sidecars, context)
     job = (context, sidecars, partition_rows)
-    return PlanState(*job, excluded, matches, clusters, earlier, assignment)
+    return PlanState(*job, excluded, matches, clusters, earlier, assignment, filtered=filtered)
 
 
 def _assign_splits(state: PlanState) -> None:
@@ -383,7 +389,7 @@ def _name_classes(state: PlanState) -> None:
             column = table[label_column(name)]
             staged[name] += class_counts(column.filter(included))
             kept[name] += class_counts(column.filter(inside))
-    state.class_names, state.notes = name_classes(staged, kept)
+    state.class_names, state.notes = name_classes(staged, kept, top=context.options.top)
     state.class_counts = kept["label"]
 
 

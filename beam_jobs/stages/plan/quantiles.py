@@ -6,7 +6,7 @@ bins that have a wanted place. Never are all keys in memory at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,24 +94,43 @@ class Quantiles:
         rows["weight"] = np.broadcast_to(np.asarray(weights, np.int64), keys.shape)[inside]
         self.collected.append(rows)
 
+    def collect_distinct(self, keys: UInt64Array, groups: IntArray) -> None:
+        """Second pass, which holds each key of a group once, however many of it come at a time."""
+        for group in np.unique(groups).tolist():
+            self.collect(*_distinct(keys[groups == group], group))
+
     def keys(self) -> list[UInt64Array]:
         """By group: a key for each place, which those behind it have at least, and no others."""
+        chosen = []
+        for places, wanted, rows, before in self._by_group():
+            at = np.searchsorted(before + rows["weight"] / 2, places)
+            inside = np.append(rows["bin"], -1)[at] == wanted
+            keys = np.append(rows["key"], np.uint64(0))[at]
+            chosen.append(np.where(inside, keys, self._end(wanted)))
+        return chosen
+
+    def at_places(self) -> Iterator[tuple[npt.NDArray[Any], UInt64Array, IntArray]]:
+        """By group: (places, the key that is there, the weight of all lower keys)."""
+        for places, _, rows, before in self._by_group():
+            at = np.searchsorted(before + rows["weight"], places, side="right")
+            keys = np.ascontiguousarray(rows["key"])
+            yield places, keys[at], before[np.searchsorted(keys, keys[at])]
+
+    def _by_group(
+        self,
+    ) -> Iterator[tuple[npt.NDArray[Any], IntArray, StructuredArray, IntArray]]:
+        """(places, their bins, what was collected by key, the weight before each) of each group."""
         rows = np.concatenate([np.empty(0, COLLECTED), *self.collected])
         rows = rows[np.lexsort((rows["key"], rows["bin"] >> self._bits))]
-        bins, keys, weights = (np.ascontiguousarray(rows[name]) for name in COLLECTED.names or ())
+        bins = np.ascontiguousarray(rows["bin"])
         # The weight of bins that were not collected is before a key, too.
         skipped = np.cumsum(np.where(self.wanted, 0, self.histogram), axis=1)
-        chosen = []
         for group, (places, wanted) in enumerate(zip(self._places, self._bins, strict=True)):
             own = slice(*np.searchsorted(bins, [group << self._bits, (group + 1) << self._bits]))
-            bin_of = bins[own] - (group << self._bits)
-            middles = np.cumsum(weights[own]) - weights[own] / 2 + skipped[group][bin_of]
-            at = np.searchsorted(middles, places)
-            inside = np.append(bin_of, -1)[at] == wanted
-            chosen.append(
-                np.where(inside, np.append(keys[own], np.uint64(0))[at], self._end(wanted))
-            )
-        return chosen
+            collected = rows[own].copy()
+            collected["bin"] -= group << self._bits
+            before = np.cumsum(collected["weight"]) - collected["weight"]
+            yield places, wanted, collected, before + skipped[group][collected["bin"]]
 
     def _bins_of(self, keys: UInt64Array, groups: IntArray | int) -> IntArray:
         """[n] int64, the bin of each key among those of all groups."""
@@ -122,3 +141,9 @@ class Quantiles:
         last = bins == self.histogram.shape[1] - 1
         ends = (bins + 1).astype(np.uint64) << np.uint64(64 - self._bits)
         return np.where(last, np.iinfo(np.uint64).max, ends)
+
+
+def _distinct(keys: UInt64Array, group: int) -> tuple[UInt64Array, int, IntArray]:
+    """Each key once, its group, and how often it is there."""
+    distinct, times = np.unique(keys, return_counts=True)
+    return distinct, group, times

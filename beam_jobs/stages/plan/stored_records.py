@@ -20,6 +20,7 @@ from beam_jobs.columns import int64
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import RecordType
+from beam_jobs.selection import where_of
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.reordering import RowSorter
@@ -73,6 +74,7 @@ def write_stored_records(
     schema = pa.schema([*STORED_FIELDS, *(_field(name, context.record_type) for name in needed)])
     storage.make_folder(place.parent)
     names = pa.array(assignment.names, pa.string())
+    selects = where_of(context.options, context.record_type)
     with (
         _kept_ids(workspace, left_out) as kept_ids,
         workspace.write_arrow(place, durable=True) as sink,
@@ -84,6 +86,8 @@ def write_stored_records(
             columns["split"] = _taken(names, split)
             columns["kept_id"] = kept_ids.take(begin, begin + len(table))
             rows = pa.table({field.name: columns[field.name] for field in schema})
+            if selects is not None:  # others are in no cluster
+                rows = rows.filter(pa.array(selects(table)))
             if removed.ids:
                 ids = rows["record_id"].to_pylist()
                 rows = rows.filter(pa.array([not removed.has_id(name) for name in ids], pa.bool_()))

@@ -81,7 +81,8 @@ def test_a_condition_selects_what_python_does(where: str) -> None:
         ("lang != 'en'", ds.field("lang") != "en"),  # without those that have none
         ("lang is None", ds.field("lang").is_null()),
         ("lang != None and score > 3", ~ds.field("lang").is_null() & (ds.field("score") > 3)),
-        ("lang not in ['en']", ~ds.field("lang").isin(["en"])),
+        ("lang not in ['en', None]", ~ds.field("lang").isin(["en", None])),
+        ("lang not in ['en']", ds.field("lang") == "de"),  # nor those that have none
     ],
 )
 def test_a_condition_selects_what_arrow_does(where: str, same: Any) -> None:

@@ -10,6 +10,7 @@ of the next round need into an `Exchange`; one worker then decides from their sm
     duplicates   by ranges of the fingerprint
     near         near duplicates, whose pairs the record type finds
     components   which records pairs connect
+    top          which records have the highest values of a column
     groups       labels and splits of records that must stay together
     splits       classes, splits, balance
     listing      the rows of duplicates.parquet

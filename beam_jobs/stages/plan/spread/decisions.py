@@ -36,6 +36,8 @@ class Decisions:
         cluster_files: Files with the clusters of each range of fingerprints, with their SHA-256.
         previewed: Kept ids of the clusters that have previews.
         duplicates_parts: See `Plan`.
+        filtered: Number of records that planning leaves out, by reason.
+        top: Fields of a Top; empty without --top.
         class_names: Names of the classes by label feature.
         strata: See `PlanState.strata`.
         notes: Notes for the user.
@@ -68,6 +70,8 @@ class Decisions:
     cluster_files: dict[str, str] = dataclasses.field(default_factory=dict)
     previewed: list[str] = dataclasses.field(default_factory=list)
     duplicates_parts: int = 0
+    filtered: dict[str, int] = dataclasses.field(default_factory=dict)
+    top: dict[str, Any] = dataclasses.field(default_factory=dict)
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     strata: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import IntArray, int64, repeated
-from beam_jobs.dedup.clusters import MEMBER_COLUMNS, Clusters
+from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.exact import (
     BY_HEAD,
     FINGERPRINT,
@@ -29,7 +29,12 @@ from beam_jobs.dedup.exact import (
     repeats_schema,
     whole_runs,
 )
-from beam_jobs.stages.plan.find_duplicates import confirmed, exact_clusters, sort_clusters
+from beam_jobs.stages.plan.find_duplicates import (
+    confirmed,
+    exact_clusters,
+    member_columns,
+    sort_clusters,
+)
 from beam_jobs.stages.plan.list_duplicates import (
     ListedClusters,
     is_kept,
@@ -132,7 +137,7 @@ def _described(
 def _columns(plan: SpreadPlan) -> dict[str, pa.DataType]:
     """What decides about repeated records; members with near duplicates are described later."""
     near = plan.context.options.dedup == "near"
-    return {"fingerprint": FINGERPRINT, **({} if near else MEMBER_COLUMNS)}
+    return {"fingerprint": FINGERPRINT, **({} if near else member_columns(plan.context))}
 
 
 def send_tables(
@@ -163,7 +168,7 @@ def repeats_by_head(plan: SpreadPlan, number: int) -> Iterator[Iterator[pa.Table
 def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Writes the clusters of a range of fingerprints, and sends what is decided about records."""
     with repeats_by_head(plan, number) as repeats:
-        parts = exact_clusters(repeats, plan.context.options, None)
+        parts = exact_clusters(repeats, plan.context, None)
         return write_range(plan, number, parts)
 
 

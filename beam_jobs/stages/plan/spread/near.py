@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from beam_jobs import bounds
 from beam_jobs.columns import int64, run_starts
-from beam_jobs.dedup.clusters import MEMBER_COLUMNS, Clusters, NearPairs, find_clusters
+from beam_jobs.dedup.clusters import Clusters, NearPairs, find_clusters
 from beam_jobs.dedup.exact import pairs_among, whole_runs
 from beam_jobs.dedup.near_rounds import (
     PAIR,
@@ -29,8 +29,8 @@ from beam_jobs.dedup.near_rounds import (
     in_their_turn,
     pairs_of,
 )
-from beam_jobs.options import PreprocessOptions
-from beam_jobs.stages.plan.find_duplicates import cluster_rules, rows_of
+from beam_jobs.job_context import JobContext
+from beam_jobs.stages.plan.find_duplicates import cluster_rules, member_columns, rows_of
 from beam_jobs.stages.plan.spread.components import (
     ROOT,
     ROOTS,
@@ -57,15 +57,12 @@ _EXACT_PAIRS, _REPEATED, _CLUSTERED = "exact-pairs", "repeated", "clustered"  # 
 _EXACT = -1  # as the turn of a pair
 
 # Records of clusters, and pairs of them: a row whose other record is another one is a pair.
-_ROW = pa.schema(
-    [
-        pa.field("root", pa.uint64()),
-        pa.field("record", pa.int64()),
-        pa.field("other", pa.int64()),
-        pa.field("similarity", pa.float32()),
-        pa.field("turn", pa.int16()),
-        *map(pa.field, MEMBER_COLUMNS, MEMBER_COLUMNS.values()),
-    ]
+_PAIRS = (
+    pa.field("root", pa.uint64()),
+    pa.field("record", pa.int64()),
+    pa.field("other", pa.int64()),
+    pa.field("similarity", pa.float32()),
+    pa.field("turn", pa.int16()),
 )
 _BY_ROOT = ("root", "record", "other")
 
@@ -124,7 +121,7 @@ def describe_clusters(search: NearSearch, plan: SpreadPlan, number: int) -> dict
     with (
         plan.partitions(PAIR, parts) as pairs,
         plan.partitions(ROOT, parts) as roots,
-        closing(plan.sorter(_ROW.append(RANGE), (RANGE.name, *_BY_ROOT))) as by_range,
+        closing(plan.sorter(_schema(plan).append(RANGE), (RANGE.name, *_BY_ROOT))) as by_range,
     ):
         add_pairs(plan, exchanges, number, pairs, parts)
         for _, rows in plan.received(ROOTS, number, ROOT):
@@ -145,17 +142,17 @@ def _rows(
     pairs: StructuredArray,
 ) -> Iterator[pa.Table]:
     """The rows of records and of pairs, some at a time."""
-    begin = int(plan.begins[number])
+    begin, further = int(plan.begins[number]), list(member_columns(plan.context))
     for start in range(0, len(roots), bounds.PLANNED_ROWS):
         rows = roots[start : start + bounds.PLANNED_ROWS]
-        members = sidecars.take(rows["record"] - begin, list(MEMBER_COLUMNS))
+        members = sidecars.take(rows["record"] - begin, further)
         yield _table(
             plan,
             {
                 "root": rows["root"],
                 "record": rows["record"],
                 "other": rows["record"],
-                **{name: members[name] for name in MEMBER_COLUMNS},
+                **{name: members[name] for name in further},
             },
         )
     root_of = roots["root"][np.searchsorted(roots["record"], pairs["first"])]
@@ -173,28 +170,34 @@ def _rows(
         )
 
 
+def _schema(plan: SpreadPlan) -> pa.Schema:
+    """The columns of records of clusters and of pairs."""
+    members = member_columns(plan.context)
+    return pa.schema([*_PAIRS, *map(pa.field, members, members.values())])
+
+
 def _table(plan: SpreadPlan, columns: dict[str, Any]) -> pa.Table:
-    """Rows of _ROW, with the range that each is for; null where no column is given."""
-    owner = owner_of(columns["root"], plan.ranges)
+    """Rows of `_schema`, with the range that each is for; null where no column is given."""
+    owner, schema = owner_of(columns["root"], plan.ranges), _schema(plan)
     given = {
         field.name: columns[field.name]
         if field.name in columns
         else pa.nulls(len(owner), field.type)
-        for field in _ROW
+        for field in schema
     }
-    return pa.table({**given, RANGE.name: owner}).cast(_ROW.append(RANGE))
+    return pa.table({**given, RANGE.name: owner}).cast(schema.append(RANGE))
 
 
 def join_clusters(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Writes the clusters whose roots are in a range, and sends which records are left out."""
-    with closing(plan.sorter(_ROW, _BY_ROOT)) as rows:
+    with closing(plan.sorter(_schema(plan), _BY_ROOT)) as rows:
         for table in received_tables(plan, _CLUSTERED, number):
             rows.append(table)
-        parts = _clusters(whole_runs(rows.in_order(), _BY_ROOT[0]), plan.context.options)
+        parts = _clusters(whole_runs(rows.in_order(), _BY_ROOT[0]), plan.context)
         return write_range(plan, number, parts)
 
 
-def _clusters(tables: Iterable[pa.Table], options: PreprocessOptions) -> Iterator[Clusters]:
+def _clusters(tables: Iterable[pa.Table], context: JobContext) -> Iterator[Clusters]:
     """The clusters of each table, which has rows of whole ones."""
     for table in tables:
         is_member = pc.equal(table["record"], table["other"])
@@ -213,5 +216,5 @@ def _clusters(tables: Iterable[pa.Table], options: PreprocessOptions) -> Iterato
             partial(rows_of, members),
             np.stack([pairs["first"][exact], pairs["second"][exact]], axis=1),
             NearPairs(np.stack([near["first"], near["second"]], axis=1), near["similarity"]),
-            **cluster_rules(options),
+            **cluster_rules(context),
         )

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from beam_jobs.job_context import JobContext
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import report
@@ -23,6 +21,7 @@ from beam_jobs.stages.plan.spread import (
     repeated_ids,
     shards,
     splits,
+    top,
 )
 from beam_jobs.stages.plan.spread.decisions import (
     Decisions,
@@ -32,7 +31,6 @@ from beam_jobs.stages.plan.spread.decisions import (
 )
 from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_counts, counts_of, store_units
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.removed import collected
 from shard_format import InputError
 
@@ -86,7 +84,15 @@ def _rounds(context: JobContext) -> list[Round]:
     if options.id_column is not None:
         rounds.append(Round("CompareIds", repeated_ids.compare_ids))  # ids
     rounds += _duplicates(context)
-    rounds.append(Round("LeaveOut", splits.leave_out_duplicates, splits.after_duplicates))
+    name_groups = top.after_duplicates if options.top else splits.after_duplicates
+    rounds.append(Round("LeaveOut", splits.leave_out_duplicates, name_groups))
+    if options.top:
+        for what in ("Values", "Ties"):
+            rounds += [
+                Round(f"Count{what}", top.count_keys, top.after_count),
+                Round(f"Collect{what}", top.collect_keys, top.after_collection),
+            ]
+        rounds.append(Round("LeaveOutRest", top.leave_out_rest, splits.after_duplicates))
     given, grouped = splits_are_given(options.split), options.has_groups
     if options.stratify and not given:
         if grouped:
@@ -234,6 +240,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     sidecars = units.sidecars
     sidecars.fetch()
+    unselected = units.leave_out_unselected()
     sizes: dict[str, bytes] = {}
     if plan.context.options.dedup != "off":
         sizes |= duplicates.send_fingerprints(plan, number, sidecars)
@@ -243,14 +250,14 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     written = units.write_columns() if sidecars.records else ""
     plan.decisions.columns = [written] * plan.ranges
     with units.columns() as columns:
-        everything = Assignment(np.zeros(sidecars.records, np.int8))
         return {
             "units": len(sidecars.keys),
             "records": sidecars.records,
             "columns": written,
             "row_bytes": row_bytes,
             "named": list(named_splits(columns)),
-            "staged": counts_of(plan, columns, everything),
+            "staged": counts_of(plan, columns, units.everything()),
+            "unselected": unselected,
             "sizes": sizes,
         }
 
@@ -265,5 +272,6 @@ def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     decisions.named = list({name for result in results for name in result["named"]})
     staged = all_counts(result["staged"] for result in results)
     decisions.staged = {feature: dict(own) for feature, own in staged.items()}
+    decisions.filtered["where"] = sum(result["unselected"] for result in results)
     passes = len(_rounds(plan.context)) - 1
     report(plan.workspace.progress, "plan", total=plan.records * passes)

@@ -197,6 +197,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     settled, artifact_notes = context.record_type.prepare_shared_artifacts(workspace, sample)
     rule = decisions.rule
     filtered = {
+        **decisions.filtered,
         "undersampled": rule.left_out if rule is not None else 0,
         "label-conflict": decisions.lost_to_conflict,
     }

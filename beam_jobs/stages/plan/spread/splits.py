@@ -35,32 +35,40 @@ from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.stages.plan.spread.duplicates import outcomes
 from beam_jobs.stages.plan.spread.listing import save_kept_records
 from beam_jobs.stages.plan.spread.unit_range import UnitRange, all_counts, counts_of
+from beam_jobs.stages.plan.top import NOT_IN_TOP
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.reordering import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 
 # What the splits are called as a round leaves them.
-_KEPT, _ASSIGNED = "kept", "assigned"
+KEPT, _ASSIGNED = "kept", "assigned"
 
 
 def leave_out_duplicates(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Leaves duplicates out; returns the class names of the others."""
     units = UnitRange(plan, number)
-    assignment = Assignment(np.zeros(units.sidecars.records, np.int8))
+    assignment = units.everything()
     if plan.context.options.dedup != "off":
         dropped, kept = outcomes(plan, number)
         assignment.split_of[dropped] = LEFT_OUT
         save_kept_records(plan, number, kept)
-    units.save_splits(_KEPT, assignment)
+    return kept_counts(plan, units, assignment)
+
+
+def kept_counts(plan: SpreadPlan, units: UnitRange, assignment: Assignment) -> dict[str, Any]:
+    """Saves which records of a range are left; the class names of these."""
+    units.save_splits(KEPT, assignment)
     with units.columns() as columns:
-        return counts_of(plan, columns, assignment)
+        return {"kept": counts_of(plan, columns, assignment)}
 
 
 def after_duplicates(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Names the classes and the splits."""
     decisions, options = plan.decisions, plan.context.options
-    staged, kept = all_counts([decisions.staged]), all_counts(results)
-    decisions.class_names, decisions.notes = name_classes(staged, kept)
+    staged = all_counts([decisions.staged])
+    kept = all_counts(result["kept"] for result in results)
+    decisions.class_names, decisions.notes = name_classes(staged, kept, top=options.top)
+    decisions.filtered[NOT_IN_TOP] = sum(result.get("left_out", 0) for result in results)
     schema = plan.context.record_type.schema
     decisions.strata = strata_of(schema, decisions.class_names["label"], kept["label"])
     if splits_are_given(options.split):
@@ -73,7 +81,7 @@ def send_groups(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Sends the labels of records that must stay together."""
     units = UnitRange(plan, number)
     with units.columns() as columns:
-        assignment = units.assignment(_KEPT)
+        assignment = units.assignment(KEPT)
         strata = Strata(assignment, columns, Identity(columns, None), plan.decisions.strata)
         return groups.send_labels(plan, number, strata)
 
@@ -83,7 +91,7 @@ def count_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
     positions = _positions(plan)
     units = UnitRange(plan, number)
     with units.columns() as columns:
-        _strata(plan, number, columns, units.assignment(_KEPT)).count(positions)
+        _strata(plan, number, columns, units.assignment(KEPT)).count(positions)
     for rows in _own_groups(plan, number):
         positions.count(rows["key"], rows["label"], rows["count"])
     plan.save(f"positions-{number:05d}", positions.histogram)
@@ -93,28 +101,27 @@ def count_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
 def after_counts(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Chooses where splits begin among the positions of each class."""
     positions = _positions(plan)
-    _add_up(plan, "positions", positions)
+    add_up(plan, "positions", positions)
     choose_thresholds(positions, parse_splits(plan.context.options.split))
-    plan.decisions.wanted = np.flatnonzero(positions.wanted).tolist()
+    plan.decisions.wanted = wanted_bins(positions)
 
 
 def collect_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Collects the positions near these places."""
-    positions = _wanting(plan, _positions(plan))
+    positions = wanting(plan, _positions(plan))
     units = UnitRange(plan, number)
     with units.columns() as columns:
-        _strata(plan, number, columns, units.assignment(_KEPT)).collect(positions)
+        _strata(plan, number, columns, units.assignment(KEPT)).collect(positions)
     for rows in _own_groups(plan, number):
         positions.collect(rows["key"], rows["label"], rows["count"])
-    return _collected(positions)
+    return collected(positions)
 
 
 def after_collection(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Decides where splits begin."""
-    positions = _positions(plan)
-    positions.histogram += plan.load("positions", np.int64).reshape(positions.histogram.shape)
+    positions = summed(plan, "positions", _positions(plan))
     choose_thresholds(positions, parse_splits(plan.context.options.split))
-    positions.collected = _joined(results)
+    positions.collected = joined(results)
     plan.decisions.begins = [keys.tolist() for keys in positions.keys()]
 
 
@@ -122,7 +129,7 @@ def assign_splits(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Assigns the splits, and counts what they are balanced by."""
     options, decisions = plan.context.options, plan.decisions
     units = UnitRange(plan, number)
-    assignment = units.assignment(_KEPT)
+    assignment = units.assignment(KEPT)
     sizes: dict[str, bytes] = {}
     with units.columns() as columns:
         if splits_are_given(options.split):
@@ -152,34 +159,33 @@ def after_splits(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     if options.balance == "none" or not trains(empty, options):
         return
     hashes = _hashes(plan)
-    _add_up(plan, "hashes", hashes)
+    add_up(plan, "hashes", hashes)
     rule = choose_balance(options.balance, hashes, empty.training, plan.decisions.strata)
     if rule is not None:
         decisions.rule = rule
-        decisions.wanted = np.flatnonzero(hashes.wanted).tolist()
+        decisions.wanted = wanted_bins(hashes)
 
 
 def balance_classes(plan: SpreadPlan, number: int) -> dict[str, Any]:
     """Collects the hashes near the places where a class ends to be repeated or left out."""
     hashes = _hashes(plan)
     if plan.decisions.rule is not None:
-        _wanting(plan, hashes)
+        wanting(plan, hashes)
         units = UnitRange(plan, number)
         with units.columns() as columns:
             assignment = units.assignment(_ASSIGNED)
             for own, labels in training_hashes(assignment, columns, plan.decisions.strata):
                 hashes.collect(own, labels)
-    return _collected(hashes)
+    return collected(hashes)
 
 
 def after_balance(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     """Decides which records occur more often, or not at all."""
     options, decisions = plan.context.options, plan.decisions
     if decisions.rule is not None:
-        hashes = _hashes(plan)
-        hashes.histogram += plan.load("hashes", np.int64).reshape(hashes.histogram.shape)
+        hashes = summed(plan, "hashes", _hashes(plan))
         rule = choose_balance(options.balance, hashes, decisions.rule.split, plan.decisions.strata)
-        hashes.collected = _joined(results)
+        hashes.collected = joined(results)
         if rule is not None:
             decisions.rule = rule.with_boundaries(hashes)
     decisions.notes += balance_notes(decisions.rule, appended=False)
@@ -215,7 +221,7 @@ def _own_groups(plan: SpreadPlan, number: int) -> Iterator[StructuredArray]:
         yield from groups.own_groups(plan, number)
 
 
-def _add_up(plan: SpreadPlan, name: str, quantiles: Quantiles) -> None:
+def add_up(plan: SpreadPlan, name: str, quantiles: Quantiles) -> None:
     """Adds up the histograms of all ranges, and saves the sum for the round after the next one."""
     for number in range(plan.ranges):
         own = plan.load(f"{name}-{number:05d}", np.int64)
@@ -223,14 +229,28 @@ def _add_up(plan: SpreadPlan, name: str, quantiles: Quantiles) -> None:
     plan.save(name, quantiles.histogram)
 
 
-def _wanting(plan: SpreadPlan, quantiles: Quantiles) -> Quantiles:
+def summed(plan: SpreadPlan, name: str, quantiles: Quantiles) -> Quantiles:
+    """With the sum that `add_up` saved."""
+    quantiles.histogram += plan.load(name, np.int64).reshape(quantiles.histogram.shape)
+    return quantiles
+
+
+def wanted_bins(quantiles: Quantiles) -> list[int]:
+    """The bins whose keys the tasks of the next round collect."""
+    return list(np.flatnonzero(quantiles.wanted).tolist())
+
+
+def wanting(plan: SpreadPlan, quantiles: Quantiles) -> Quantiles:
+    """With these bins."""
     quantiles.wanted.reshape(-1)[plan.decisions.wanted] = True
     return quantiles
 
 
-def _collected(quantiles: Quantiles) -> dict[str, Any]:
+def collected(quantiles: Quantiles) -> dict[str, Any]:
+    """What a task has collected, as its result."""
     return {"collected": b"".join(rows.tobytes() for rows in quantiles.collected)}
 
 
-def _joined(results: list[dict[str, Any]]) -> list[Any]:
+def joined(results: list[dict[str, Any]]) -> list[Any]:
+    """What all tasks have collected."""
     return [np.frombuffer(result["collected"], COLLECTED) for result in results]

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.progress import report
+from beam_jobs.selection import number_column
 from beam_jobs.stages.labels import ClassCounts, class_counts
+from beam_jobs.stages.plan.excluded import leave_out_unselected
 from beam_jobs.stages.plan.spread.decisions import SpreadPlan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
@@ -65,12 +67,30 @@ class UnitRange:
             ],
             partial(report, plan.workspace.progress, "plan"),
         )
+        if plan.context.options.where is not None and plan.decisions.records:  # it is saved
+            self.sidecars.excluded = plan.load(self._excluded, np.bool_)
+
+    def leave_out_unselected(self) -> int:
+        """Excludes the records that --where does not select, from now on; their number."""
+        count = leave_out_unselected(self.sidecars, self._plan.context)
+        if self.sidecars.excluded is not None:
+            self._plan.save(self._excluded, self.sidecars.excluded)
+        return count
+
+    def everything(self) -> Assignment:
+        """All records that are planned, in one split."""
+        assignment = Assignment(np.zeros(self.sidecars.records, np.int8))
+        if self.sidecars.excluded is not None:
+            assignment.split_of[self.sidecars.excluded] = LEFT_OUT
+        return assignment
 
     def write_columns(self) -> str:
         """Writes the columns that several rounds read, as one file; its checksum."""
         record_type = self._plan.context.record_type
         columns = ["key", "id_hash", "length", "group", "split"]
         columns += [label_column(name) for name in label_names(self._plan)]
+        if (by := self._plan.context.options.by) is not None:
+            columns.append(number_column(record_type, self._plan.context.options, by, "--by").name)
         columns += [field.name for field in record_type.ledger_columns]
         with self._plan.workspace.write_arrow(self._columns) as sink:
             self.sidecars.join(sink, columns)
@@ -87,6 +107,10 @@ class UnitRange:
             with dropping_damaged(lambda: None):  # every build writes it again
                 workspace.check_file(path, self._plan.decisions.columns[self._number])
             yield self.sidecars.joined(path)
+
+    @property
+    def _excluded(self) -> str:
+        return f"unselected-{self._number:05d}"
 
     @property
     def _columns(self) -> Place:
