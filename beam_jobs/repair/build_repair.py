@@ -41,7 +41,7 @@ from shard_format import (
 )
 from shard_format.checksums import build_text, whole_build
 from shard_format.croissant import renew_description, write_croissant
-from shard_format.duplicates import duplicates_files
+from shard_format.duplicates import count_duplicates, duplicates_files
 from shard_format.expected_files import (
     FINGERPRINTS_KEY,
     Expected,
@@ -232,8 +232,11 @@ class BuildRepair:
             return None
         files = duplicates_files(manifest)
         expected = [Expected(file, **manifest.files[file]) for file in files]
-        is_known = all(is_whole(self._directory, one) for one in expected)
-        return tuple(str(self._directory / file) for file in files) if is_known else None
+        if not all(is_whole(self._directory, one) for one in expected):
+            return None
+        counts = count_duplicates(self._directory, manifest)
+        # Without any, the job is planned as it was, perhaps in rounds.
+        return tuple(str(self._directory / file) for file in files if counts and counts.others)
 
     def _why_other(self) -> str:
         return _OTHER_COMPACTED if self._jobs.is_compacted else OTHER_BUILD
