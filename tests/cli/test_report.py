@@ -118,6 +118,7 @@ def test_inspect_tells_the_same_as_json(rich, shardmill):
         "near": 0,
         "conflicts": 2,
         "dropped": 6,
+        "others": 0,
     }
     reasons = {item["reason"]: item for item in shown["quarantine"]}
     assert {reason: item["records"] for reason, item in reasons.items()} == shown["reasons"]
