@@ -42,7 +42,7 @@ class RecordExtractor(abc.ABC):
             no folder.
         needs_class_folders: Whether only folders can label records.
         limit: Most bytes of a record.
-        weight: How many bytes of a corpus a byte of a file stands for: of a list of URLs many.
+        weight: Bytes to read for each byte of a file: of a list of URLs more than 1.
     """
 
     noun: str

@@ -317,8 +317,8 @@ class PreprocessOptions:
         None,
         "Leave out what is in another set or corpus, such as an evaluation set: exact copies, and "
         "with --dedup near also near ones. A set is compared by what it has stored; a folder or "
-        "file is staged first. Repeat it for several; with --append 'none' stands for nothing, in "
-        "place of what the set was compared with.",
+        "file is staged first. Repeat it for several; with --append 'none' compares with nothing, "
+        "also where the set was compared before.",
         form=SETS,
         repeatable=True,
     )

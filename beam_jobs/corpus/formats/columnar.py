@@ -265,7 +265,7 @@ def first_line(error: Exception) -> str:
 
 
 def _splits(file: ColumnFile, weight: int = 1) -> Iterator[Split]:
-    """Row groups, small ones together; ranges of rows if a row stands for a file."""
+    """Row groups, small ones together; ranges of rows if each row is a URL to fetch."""
     start = row = size = seek = 0
     groups = list(file.groups())
     if weight > 1:

@@ -68,7 +68,7 @@ class UrlQueue:
         """Takes more URLs; returns the next outcomes, of at least one if there is any.
 
         Args:
-            urls: None stands for a record without a request, whose outcome is None too.
+            urls: None for a record without a request, whose outcome is None too.
         """
         self.held -= self._given
         self._given = 0

@@ -31,7 +31,7 @@ def checked_url(text: str) -> yarl.URL:
         Rejection: It is none that is fetched: another scheme, a user name, no host.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise Rejection(BAD_URL, f"{text[:200]!a} goes on for {len(text)} characters")
+        raise Rejection(BAD_URL, f"{text[:200]!a} has {len(text)} characters")
     try:
         url = yarl.URL(text)
         named = bool(url.user or url.password)
