@@ -252,7 +252,7 @@ def _growth(
     sidecars = Sidecars(context.workspace, [sample])
     collect_removed(context.options, context.workspace)
     excluded = find_excluded([sample], sidecars, context).staged
-    unselected = leave_out_unselected(sidecars, context)
+    unselected, _ = leave_out_unselected(sidecars, context)
     rows = rows_of_partition(sidecars.records)
     clusters = find_duplicates(sidecars, context, rows)
     related = find_earlier(sidecars, clusters, context).related

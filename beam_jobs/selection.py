@@ -77,6 +77,14 @@ def where_of(
     return lambda table: condition.selects(rows_of(table))
 
 
+def where_columns(options: PreprocessOptions, record_type: RecordType) -> dict[str, str]:
+    """The columns of a sidecar that --where names, by their names in it."""
+    if options.where is None:
+        return {}
+    condition, rows_of = _expression(options.where, "--where ", record_type, options)
+    return {name: rows_of.columns[name].name for name in sorted(condition.columns)}
+
+
 def weights_of(
     options: PreprocessOptions, record_type: RecordType
 ) -> Callable[[pa.Table], pa.FloatArray] | None:
@@ -110,14 +118,19 @@ def weights_of(
 
 
 class _NamedRows:
-    """Rows of a sidecar under the names that an expression has for its columns."""
+    """Rows of a sidecar under the names that an expression has for its columns.
+
+    Attributes:
+        columns: By these names, the columns of a sidecar.
+        schema: Types of the columns, under these names.
+    """
 
     def __init__(self, columns: dict[str, pa.Field]) -> None:
-        self._columns = columns
+        self.columns = columns
         self.schema = pa.schema([field.with_name(name) for name, field in columns.items()])
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        return pa.table({name: table[field.name] for name, field in self._columns.items()})
+        return pa.table({name: table[field.name] for name, field in self.columns.items()})
 
 
 def _expression(

@@ -330,6 +330,14 @@ def test_scores_conditions_other_sets_and_tops_together(tmp_path, dedup):
     others = [row for row in chosen if row["text"] in known]
     left = unique([row for row in chosen if row["text"] not in known], best=True)
     ledger = report.manifest.ledger
+    left_out = load_build(tmp_path / "set")["left_out"]
+    texts = {row["id"]: row["text"] for row in ROWS}
+    unfit = texts.keys() - {row["id"] for row in chosen}
+    for reason, names in (("where", {"score", "lang"}), ("not-in-top", {"score"})):
+        for example in left_out[reason]:
+            assert example["text"] == texts[example["record_id"]]
+            assert set(example["values"]) == names
+            assert (example["record_id"] in unfit) == (reason == "where")
     # Each record has one reason, that of the first step that leaves it out.
     assert ledger.reasons["where"] == len(ROWS) - len(chosen)
     assert ledger.reasons["in-other"] == len(others)

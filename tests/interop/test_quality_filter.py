@@ -6,6 +6,7 @@ import csv
 import html
 import itertools
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,7 @@ _PAGE = """<!DOCTYPE html><html><head><title>Page {number}</title><style>p {{ ma
 _TRAIN = """
 import sys
 import fasttext
-settings = dict(dim=16, epoch=15, wordNgrams=2, bucket=10_000, thread=1, verbose=0)
+settings = dict(dim=16, epoch=25, lr=0.5, wordNgrams=2, bucket=10_000, thread=1, verbose=0)
 fasttext.train_supervised(sys.argv[1], **settings).save_model(sys.argv[2])
 """
 
@@ -103,7 +104,8 @@ def test_datatrove_drops_the_same_documents(tmp_path: Path, repository: Path) ->
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"id": id_, "text": text}) for id_, text in texts.items()))
     program = [python, "-c", _SELECT, rows, model, str(BOUND)]
-    answer = subprocess.run(program, check=True, capture_output=True, text=True)
+    own_cache = {**os.environ, "HF_ASSETS_CACHE": str(tmp_path)}  # it keeps models by their paths
+    answer = subprocess.run(program, check=True, capture_output=True, text=True, env=own_cache)
     assert sorted(json.loads(answer.stdout)) == sorted(selected)
 
     ledger = load_manifest(tmp_path / "selected").ledger

@@ -12,6 +12,7 @@ from beam_jobs.report.sections import (
     ledger,
     quarantine,
     samples,
+    selection,
     sizes,
     summary,
     throughput,
@@ -22,6 +23,7 @@ from beam_jobs.report.sections.base import Section
 SECTIONS = (
     Section("set", "The set", summary.content),
     Section("ledger", "Where every record went", ledger.content),
+    Section("selection", "What was not selected", selection.content),
     Section("classes", "Classes", classes.content),
     Section("samples", "Samples", samples.content),
     Section("columns", "Kept columns", kept_columns.content),

@@ -80,6 +80,7 @@ def write_build_info(
         "options": dataclasses.asdict(options) | {PAPERS_KEY: papers_text(papers)},
         "notes": [*options.notes, *plan.notes],
         "warnings": plan.warnings,
+        "left_out": plan.left_out,
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {
             "cores": psutil.cpu_count(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,8 @@ from beam_jobs.corpus.record import FILTER
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
-from beam_jobs.selection import where_of
+from beam_jobs.selection import where_columns, where_of
+from beam_jobs.stages.plan.left_out import LeftOutExamples
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.removed import collected, write_planned
 from beam_jobs.staging.sidecars import Sidecars
@@ -88,7 +90,9 @@ def find_excluded(
     return excluded
 
 
-def leave_out_unselected(sidecars: Sidecars, context: JobContext) -> int:
+def leave_out_unselected(
+    sidecars: Sidecars, context: JobContext
+) -> tuple[int, list[dict[str, Any]]]:
     """Marks the records that --where does not select as ones that planning must not see.
 
     Args:
@@ -96,17 +100,21 @@ def leave_out_unselected(sidecars: Sidecars, context: JobContext) -> int:
         context: The job.
 
     Returns:
-        The number of these that were not excluded before.
+        The number of these that were not excluded before, and examples (`left_out`).
     """
     selects = where_of(context.options, context.record_type)
     if selects is None:
-        return 0
+        return 0, []
+    examples = LeftOutExamples(where_columns(context.options, context.record_type))
     excluded = np.zeros(sidecars.records, bool) if sidecars.excluded is None else sidecars.excluded
     before = int(excluded.sum())
     for begin, table in sidecars.without_progress():
-        excluded[begin : begin + len(table)] |= ~selects(table)
+        own = excluded[begin : begin + len(table)]
+        left_out = ~(selects(table) | own)
+        examples.add(begin, table, left_out)
+        own |= left_out
     sidecars.excluded = excluded
-    return int(excluded.sum()) - before
+    return int(excluded.sum()) - before, examples.described(sidecars)
 
 
 def _notes(found: Excluded, same: int, unknown: int) -> list[str]:

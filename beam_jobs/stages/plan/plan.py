@@ -37,6 +37,7 @@ from beam_jobs.stages.plan.find_duplicates import (
     write_clusters,
 )
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows, sorted_partitions
+from beam_jobs.stages.plan.left_out import first_examples
 from beam_jobs.stages.plan.list_duplicates import list_at_once
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
@@ -89,6 +90,7 @@ class Plan(NamedTuple):
             them.
         duplicates: Records left out because another one, or all their content, is kept elsewhere.
         filtered: Records left out by a rule of planning, by reason.
+        left_out: Examples of the records that --where and --top leave out, see `left_out`.
         excluded: Staged records that are kept out, see `excluded`.
         excluded_refused: Records that could not be used and are kept out, by reason.
         excluded_filtered: Records that a cleaning rule left out and that are kept out, by reason.
@@ -109,6 +111,7 @@ class Plan(NamedTuple):
     class_names: dict[str, list[str]]
     duplicates: int
     filtered: dict[str, int]
+    left_out: dict[str, list[dict[str, Any]]]
     excluded: int
     excluded_refused: dict[str, int]
     excluded_filtered: dict[str, int]
@@ -170,7 +173,10 @@ def _find_duplicates(
     report(workspace.progress, "plan", total=_work(sidecars, options, context.record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
     excluded = find_excluded(summaries, sidecars, context)
-    filtered = {"where": leave_out_unselected(sidecars, context) if options.where else 0}
+    filtered, left_out = dict[str, int](), dict[str, list[dict[str, Any]]]()
+    if options.where is not None:
+        filtered["where"], examples = leave_out_unselected(sidecars, context)
+        left_out["where"] = first_examples([examples])
     if options.id_column is not None:
         check_ids(sidecars, options.id_column, partition_rows)
     compares = options.against or options.matched
@@ -187,9 +193,10 @@ def _find_duplicates(
     for members in read_batches(workspace.clusters):
         assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
     if options.top is not None:
-        filtered[NOT_IN_TOP] = leave_out_rest(assignment, sidecars, context)
-    job = (context, sidecars, partition_rows)
-    return PlanState(*job, excluded, matches, clusters, earlier, assignment, filtered=filtered)
+        filtered[NOT_IN_TOP], examples = leave_out_rest(assignment, sidecars, context)
+        left_out[NOT_IN_TOP] = first_examples([examples])
+    job = (context, sidecars, partition_rows, excluded, matches, clusters, earlier, assignment)
+    return PlanState(*job, filtered=filtered, left_out=left_out)
 
 
 def _assign_splits(state: PlanState) -> None:
@@ -267,6 +274,7 @@ def _write_plan(state: PlanState) -> Plan:
         class_names=state.class_names,
         duplicates=left_out + (state.changes.duplicates if state.changes else 0),
         filtered={reason: count for reason, count in state.filtered.items() if count},
+        left_out=state.left_out,
         excluded=excluded.staged,
         excluded_refused=excluded.refused,
         excluded_filtered=excluded.filtered,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,7 @@ class PlanState:
         class_counts: Number of kept records of every class of the main label.
         changes: Changes that the record type planned once splits were known, if any.
         filtered: Number of records left out by a rule of planning, by reason.
+        left_out: Examples of the records that --where and --top leave out, see `left_out`.
         balance: How often records of the training split occur; None for once.
         splits: Keys and sizes of the splits, in the order they are written.
         num_shards: Number of shards of every split.
@@ -60,6 +62,7 @@ class PlanState:
     class_counts: Counter[str] = dataclasses.field(default_factory=Counter)
     changes: PlannedChanges | None = None
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     balance: Balance | None = None
     splits: list[SplitKeys] = dataclasses.field(default_factory=list)
     num_shards: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from beam_jobs.job_context import JobContext
 from beam_jobs.options.values import parse_top
 from beam_jobs.selection import number_column
 from beam_jobs.stages.labels import class_counts, label_numbers, sorted_names
+from beam_jobs.stages.plan.left_out import LeftOutExamples
 from beam_jobs.stages.plan.quantiles import Quantiles, class_bits
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
@@ -40,7 +41,8 @@ class Top(NamedTuple):
 
     Attributes:
         size: The value of --top.
-        column: The column of a sidecar.
+        name: The column that --by names.
+        column: The same in a sidecar.
         class_names: With --top-per label, the classes; records without one are another group.
         last: [groups] the key of the last value that is in the top; empty before it is known.
         ties: [groups] how many of the records with that value are.
@@ -48,6 +50,7 @@ class Top(NamedTuple):
     """
 
     size: str
+    name: str
     column: str
     class_names: list[str] | None
     last: Sequence[int] = ()
@@ -97,10 +100,10 @@ class Top(NamedTuple):
             ties.append(int(places[0] + 1 - before[0]) if len(places) else 0)
         return self._replace(last=last, ties=ties)
 
-    def leave_out(self, assignment: Assignment, sidecars: Sidecars) -> int:
-        """Takes all other records out of their split; the number of these."""
+    def leave_out(self, assignment: Assignment, sidecars: Sidecars) -> tuple[int, LeftOutExamples]:
+        """Takes all other records out of their split; their number, and examples."""
         last, below = np.array(self.last, np.uint64), np.array(self.below, np.uint64)
-        count = 0
+        count, examples = 0, LeftOutExamples({self.name: self.column})
         for begin, table in sidecars.without_progress():
             split_of = assignment.of(begin, table)
             left = split_of != LEFT_OUT
@@ -108,8 +111,9 @@ class Top(NamedTuple):
             tied = (values == last[groups]) & (_hashes(table, rows) < below[groups])
             left[rows[(values < last[groups]) | tied]] = False
             split_of[left] = LEFT_OUT
+            examples.add(begin, table, left)
             count += int(left.sum())
-        return count
+        return count, examples
 
     def _ranked(self, table: pa.Table, left: BoolArray) -> tuple[IntArray, UInt64Array, IntArray]:
         """(rows, keys that are lower for higher values, groups) of the rows that have a value."""
@@ -132,12 +136,16 @@ def top_of(context: JobContext, classes: Counter[str]) -> Top:
         classes: Numbers of the records that are left, by class.
     """
     options = context.options
-    column = number_column(context.record_type, options, options.by or "", "--by")
-    return Top(options.top or "", column.name, sorted_names(classes) if options.top_per else None)
+    name = options.by or ""
+    column = number_column(context.record_type, options, name, "--by").name
+    classes_of = sorted_names(classes) if options.top_per else None
+    return Top(options.top or "", name, column, classes_of)
 
 
-def leave_out_rest(assignment: Assignment, sidecars: Sidecars, context: JobContext) -> int:
-    """Leaves out the records that are not in the top; the number of these.
+def leave_out_rest(
+    assignment: Assignment, sidecars: Sidecars, context: JobContext
+) -> tuple[int, list[dict[str, Any]]]:
+    """Leaves out the records that are not in the top; the number of these, and examples.
 
     Args:
         assignment: Changed in place; records in a split are left so far.
@@ -157,7 +165,8 @@ def leave_out_rest(assignment: Assignment, sidecars: Sidecars, context: JobConte
         for keys, groups in top.keys(assignment, sidecars):
             quantiles.collect_distinct(keys, groups)
         top = top.decided(quantiles)
-    return top.leave_out(assignment, sidecars)
+    count, examples = top.leave_out(assignment, sidecars)
+    return count, examples.described(sidecars)
 
 
 def _hashes(table: pa.Table, rows: IntArray) -> UInt64Array:

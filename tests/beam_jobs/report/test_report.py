@@ -99,7 +99,14 @@ def test_every_page_is_small(clothing):
     assert len(read(clothing)) < 1 << 20
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"stages": 3, "machine": [], "seconds": "x"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{", '{"stages": 3, "machine": [], "seconds": "x"}'),
+        '{"options": {}, "left_out": {"where": [3, {"values": 3}, {"values": {}, "text": 3}]}}',
+        '{"options": {"top": {}}, "left_out": {"<b>": [], "where": 3, "not-in-top": [{}]}}',
+    ],
+)
 def test_build_json_is_not_trusted(clothing, page, content):
     (clothing / naming.BUILD).write_text(content)
     assert "throughput" in page(read(clothing)).sections

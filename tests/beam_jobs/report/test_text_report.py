@@ -137,6 +137,25 @@ def test_hostile_documents_are_text_in_their_place(build_text, report):
     assert (directory / naming.REPORT).stat().st_size < 300_000
 
 
+def test_what_was_not_selected(build_text, report):
+    lines = [{"text": text, "label": "a", "note": text} for text in HOSTILE]
+    lines += [{"text": "chosen", "label": "b", "note": f"{n}"} for n in range(3)]
+    options = {"clean": "none", "dedup": "off"}
+    chosen = {
+        "keep_columns": "note",
+        "where": "label == 'b' and note != '0'",
+        "top": "1",
+        "by": "words",
+    }
+    parsed = report(build_text(lines, **options, **chosen))
+    words = parsed.sections["selection"]
+    assert f"{len(HOSTILE) + 1} records left out by --where" in words
+    assert "1 record left out by --top 1 --by words" in words
+    assert r"right\u202eto left" in words and "<script>alert(1)" in words
+    assert parsed.count("script") == 0 and parsed.count("style") == 1
+    assert "selection" not in report(build_text(rows(), out="all", **options)).sections
+
+
 def test_lines_and_blanks_of_a_document_are_kept(build_text, report):
     persian = "\u0645\u06cc\u200c\u062e\u0648"  # a joiner between letters, as it is written
     texts = ["first\r\n\n\nsecond\tcolumn", "日本\u3000語", "مرحبا\nhello", persian, "a\u200cb"]

@@ -37,6 +37,7 @@ class Decisions:
         previewed: Kept ids of the clusters that have previews.
         duplicates_parts: See `Plan`.
         filtered: Number of records that planning leaves out, by reason.
+        left_out: Examples of the records that --where and --top leave out, see `left_out`.
         top: Fields of a Top; empty without --top.
         class_names: Names of the classes by label feature.
         strata: See `PlanState.strata`.
@@ -71,6 +72,7 @@ class Decisions:
     previewed: list[str] = dataclasses.field(default_factory=list)
     duplicates_parts: int = 0
     filtered: dict[str, int] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     top: dict[str, Any] = dataclasses.field(default_factory=dict)
     class_names: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     strata: list[str] = dataclasses.field(default_factory=list)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from beam_jobs.job_context import JobContext
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import report
+from beam_jobs.stages.plan.left_out import first_examples
 from beam_jobs.stages.plan.merge_levels import Merging
 from beam_jobs.stages.plan.plan import check_complete
 from beam_jobs.stages.plan.splits import named_splits
@@ -240,7 +241,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     sidecars = units.sidecars
     sidecars.fetch()
-    unselected = units.leave_out_unselected()
+    unselected, left_out = units.leave_out_unselected()
     sizes: dict[str, bytes] = {}
     if plan.context.options.dedup != "off":
         sizes |= duplicates.send_fingerprints(plan, number, sidecars)
@@ -258,6 +259,7 @@ def read_units(plan: SpreadPlan, number: int) -> dict[str, Any]:
             "named": list(named_splits(columns)),
             "staged": counts_of(plan, columns, units.everything()),
             "unselected": unselected,
+            "left_out": left_out,
             "sizes": sizes,
         }
 
@@ -273,5 +275,7 @@ def after_units(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     staged = all_counts(result["staged"] for result in results)
     decisions.staged = {feature: dict(own) for feature, own in staged.items()}
     decisions.filtered["where"] = sum(result["unselected"] for result in results)
+    if plan.context.options.where is not None:
+        decisions.left_out["where"] = first_examples(result["left_out"] for result in results)
     passes = len(_rounds(plan.context)) - 1
     report(plan.workspace.progress, "plan", total=plan.records * passes)

@@ -207,6 +207,7 @@ def after_recipes(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
         class_names=decisions.class_names,
         duplicates=decisions.dropped - decisions.lost_to_conflict,
         filtered={reason: count for reason, count in filtered.items() if count},
+        left_out=decisions.left_out,
         excluded=0,
         excluded_refused={},
         excluded_filtered={},

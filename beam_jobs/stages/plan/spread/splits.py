@@ -19,6 +19,7 @@ from beam_jobs.stages.plan.balance import (
     hashes_by_class,
     training_hashes,
 )
+from beam_jobs.stages.plan.left_out import first_examples
 from beam_jobs.stages.plan.plan import trains
 from beam_jobs.stages.plan.quantiles import COLLECTED, Quantiles
 from beam_jobs.stages.plan.splits import (
@@ -68,7 +69,9 @@ def after_duplicates(plan: SpreadPlan, results: list[dict[str, Any]]) -> None:
     staged = all_counts([decisions.staged])
     kept = all_counts(result["kept"] for result in results)
     decisions.class_names, decisions.notes = name_classes(staged, kept, top=options.top)
-    decisions.filtered[NOT_IN_TOP] = sum(result.get("left_out", 0) for result in results)
+    if options.top is not None:
+        decisions.filtered[NOT_IN_TOP] = sum(result["not_in_top"] for result in results)
+        decisions.left_out[NOT_IN_TOP] = first_examples(result["left_out"] for result in results)
     schema = plan.context.record_type.schema
     decisions.strata = strata_of(schema, decisions.class_names["label"], kept["label"])
     if splits_are_given(options.split):

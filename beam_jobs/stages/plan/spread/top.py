@@ -72,8 +72,9 @@ def leave_out_rest(plan: SpreadPlan, number: int) -> dict[str, Any]:
     units = UnitRange(plan, number)
     assignment = units.assignment(KEPT)
     with units.columns() as columns:
-        left_out = _top(plan).leave_out(assignment, columns)
-    return kept_counts(plan, units, assignment) | {"left_out": left_out}
+        left_out, examples = _top(plan).leave_out(assignment, columns)
+    values = {"not_in_top": left_out, "left_out": examples.described(units.sidecars)}
+    return kept_counts(plan, units, assignment) | values
 
 
 def _top(plan: SpreadPlan) -> Top:

@@ -70,12 +70,12 @@ class UnitRange:
         if plan.context.options.where is not None and plan.decisions.records:  # it is saved
             self.sidecars.excluded = plan.load(self._excluded, np.bool_)
 
-    def leave_out_unselected(self) -> int:
-        """Excludes the records that --where does not select, from now on; their number."""
-        count = leave_out_unselected(self.sidecars, self._plan.context)
+    def leave_out_unselected(self) -> tuple[int, list[dict[str, Any]]]:
+        """Excludes what --where does not select, from now on; the number, and examples."""
+        count, examples = leave_out_unselected(self.sidecars, self._plan.context)
         if self.sidecars.excluded is not None:
             self._plan.save(self._excluded, self.sidecars.excluded)
-        return count
+        return count, examples
 
     def everything(self) -> Assignment:
         """All records that are planned, in one split."""

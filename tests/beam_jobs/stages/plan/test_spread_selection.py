@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.stages.plan.left_out import MOST_EXAMPLES
 from beam_jobs.stages.plan.top import Top
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from shard_format import load_build
 from tests.beam_jobs.stages.plan.conftest import InMemory
 from tests.beam_jobs.test_bounds import built
 from tests.beam_jobs.test_selection import ROWS, WHERE, job, write
@@ -43,9 +45,12 @@ def test_the_same_bytes(name: str, ranges: int, spread: Any, tmp_path: Path) -> 
     source = write(tmp_path / "source", ROWS)
     options = job(source, tmp_path / "set", **VARIANTS[name])
     expected = built(options)
+    left_out = load_build(tmp_path / "set")["left_out"]
     shutil.rmtree(options.out)
     done = spread(ranges)
     assert built(dataclasses.replace(options)) == expected
+    assert load_build(tmp_path / "set")["left_out"] == left_out
+    assert all(len(examples) == MOST_EXAMPLES for examples in left_out.values())
     assert len(done) % ranges == 0 and len(done) // ranges >= 8
 
 
@@ -85,7 +90,7 @@ def test_the_top_is_exact(
     sidecars = InMemory([table.take(pa.array(cut)) for cut in cuts if len(cut)])
     assignment = Assignment(np.zeros(len(table), np.int8))
     assignment.split_of[:left_out] = LEFT_OUT
-    top = Top(size, "score", ["a", "b"] if per_label else None)
+    top = Top(size, "score", "score", ["a", "b"] if per_label else None)
     for _ in range(2):
         quantiles = [top.quantiles(len(table)) for _ in range(2)]
         for number, (keys, groups) in enumerate(top.keys(assignment, sidecars)):
@@ -95,7 +100,7 @@ def test_the_top_is_exact(
         for keys, groups in top.keys(assignment, sidecars):
             quantiles[0].collect_distinct(keys, groups)
         top = top.decided(quantiles[0])
-    count = top.leave_out(assignment, sidecars)
+    count, _ = top.leave_out(assignment, sidecars)
     hashes = _hashes(table, np.arange(len(table)))
     expected: set[int] = set()
     for label in ("a", "b", None) if per_label else (0,):
