@@ -326,6 +326,9 @@ class BuildRepair:
                 reason = self._jobs.why_none(manifest)
             else:
                 reason = self._take_from_corpus(records, job)
+                records.doubt_whole_records(self._all.finished)
+                if records.missing and not reason:
+                    reason = self._take_from_corpus(records, job)
         ready, lost = records.finish(self._all.finished, reason)
         self.lost = [one._replace(file=below(self._folder, one.file)) for one in lost]
         return ready

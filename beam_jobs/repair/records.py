@@ -246,6 +246,21 @@ class RecordRepair:
 
     # The result
 
+    def doubt_whole_records(self, finished: FinishedFiles) -> None:
+        """Wants all records of each shard that is another one with the restored records.
+
+        A whole record of it may be of another build: under the same id, and as long.
+
+        Args:
+            finished: Files that are ready to replace damaged ones; shards that are right come here.
+        """
+        for one, rows, damaged in self._shards:
+            lacks = self.missing.intersection(row["record_id"] for row in damaged)
+            if not lacks and not finished.write(one, self._joined(one, rows)):
+                every = {row["record_id"]: (one.split, row) for row in rows.to_pylist()}
+                self._wanted = every | self._wanted
+        self._ids = pa.array(sorted(self._wanted), pa.string())
+
     def finish(
         self, finished: FinishedFiles, reason: str
     ) -> tuple[list[Expected], list[LostRecord]]:
@@ -261,7 +276,7 @@ class RecordRepair:
         ready, lost = [], []
         for one, rows, damaged in self._shards:
             lacks = [row for row in damaged if row["record_id"] not in self._restored]
-            if not lacks and finished.write(one, self._joined(one, rows)):
+            if not lacks and (finished.has(one) or finished.write(one, self._joined(one, rows))):
                 ready.append(one)
                 continue
             for row in lacks or damaged:
@@ -279,9 +294,9 @@ class RecordRepair:
         ids = rows["record_id"].to_pylist()
         with self._spool.open("rb") as spool:
             for record_id, whole in zip(ids, self._frames(one, rows), strict=True):
-                if isinstance(whole, bytes):
-                    yield whole
-                elif record_id in self._restored:
+                if record_id in self._restored:
                     begin, size = self._restored[record_id]
                     spool.seek(begin)
                     yield spool.read(size)
+                elif isinstance(whole, bytes):
+                    yield whole

@@ -63,6 +63,11 @@ class Repaired(NamedTuple):
     left: list[Damage]
     reason: str
 
+    def names_more(self) -> bool:
+        """Whether a manifest was restored, and files that it names were not looked at before."""
+        restored = any(name.endswith(naming.MANIFEST) for name in self.repaired)
+        return restored and not all(one.is_extra or one.is_note for one in self.left)
+
 
 def repair(
     directory: Place | str,
@@ -102,6 +107,9 @@ def repair(
             job = _Repair(directory, sources, on_progress, on_note)
             try:
                 done = job.run(delete_extra)
+                if done.names_more():
+                    again = job.run(delete_extra)
+                    done = again._replace(deleted=[*done.deleted, *again.deleted])
             except ShardmillError:
                 job.clean_up()
                 raise
