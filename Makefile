@@ -17,7 +17,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
 	--dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-.PHONY: help venv demo test lint types layers pytest proofs engines test-engines interop docs format bench peers scorecard clean
+.PHONY: help venv demo test lint types layers pytest proofs engines test-engines browser interop docs format bench peers scorecard clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,7 +50,7 @@ pytest: venv
 	$(PYTEST)
 
 proofs: venv  ## Run the long tests: more kills, options, services and examples, fresh installations (two hours on two cores).
-	$(PYTEST) -m "proof or hypothesis and not engine and not interop" --hypothesis-profile proofs --timeout 1800
+	$(PYTEST) -m "proof or hypothesis and not engine and not interop and not browser" --hypothesis-profile proofs --timeout 1800
 
 engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dataflow]"
@@ -60,6 +60,11 @@ engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, i
 # One process: a Flink cluster and its workers keep two cores busy.
 test-engines: venv  ## Run the tests on the engines and servers that could be fetched.
 	$(BIN)/python -m pytest -m engine --timeout 1800
+
+# Chromium of the system, or the one that Playwright fetches.
+browser: venv  ## Run the tests of pages in Chromium: keyboard, screen reader, narrow and wide.
+	command -v chromium || command -v google-chrome || $(BIN)/playwright install chromium
+	$(BIN)/python -m pytest -m browser
 
 # Of its own: PyTorch brings CUDA along (7 GB on the disk), and nothing else needs these packages.
 .interop/installed: pyproject.toml constraints.txt tests/interop/requirements.txt

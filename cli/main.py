@@ -58,6 +58,7 @@ def shardmill() -> None:
     shardmill preprocess text corpus.jsonl --out set  documents -> text, token ids or sequences
     shardmill inspect set                             show its contents
     shardmill report set                              write a page with samples
+    shardmill view set                                walk through it in a browser
     shardmill verify set                              check every byte
     shardmill repair set                              write damaged files again
     shardmill log set                                 show what was appended, and when
@@ -108,6 +109,7 @@ _COMMANDS = {
     "serve": "Decode and augment a shard set for trainers elsewhere.",
     "train": "Train a Keras model on a shard set.",
     "verify": "Check every file of a shard set against its manifest.",
+    "view": "Walk through a set in a browser.",
 }
 for _name, _about in _COMMANDS.items():
     shardmill.add_command(click.Command(_name, short_help=_about))

@@ -106,6 +106,15 @@ def read_refused(directory: Place, manifest: Manifest) -> list[Refused]:
     return sorted(reasons, key=lambda refused: (-refused.records, refused.reason))
 
 
+def refused_at(directory: Place, file: str, row: int) -> Refused:
+    """The record in a row of a part of the quarantine, which counts as one.
+
+    Raises:
+        DamageError: The part is missing, is no Parquet file, or has no such row.
+    """
+    return Refused(records=1, file=file, row=row, **_row(directory, file, row))
+
+
 def read_rejected(
     directory: Place, manifest: Manifest
 ) -> Iterator[tuple[RejectedRecord, pa.LargeBinaryScalar]]:

@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.fixtures.sets",
     "tests.fixtures.url_farm",
     "tests.fixtures.web",
+    "tests.fixtures.web_pages",
 ]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -155,6 +155,7 @@ def test_single_records_are_read_without_extras(without, shard_set):
         ("train", ["read", "SET", "--seconds", "1"]),
         ("train", ["train", "SET", "--model", "small_cnn"]),
         ("train", ["doctor", "SET", "--model", "small_cnn"]),
+        ("view", ["view", "SET"]),
     ],
 )
 def test_a_missing_extra_is_one_line_with_the_command(

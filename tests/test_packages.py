@@ -11,7 +11,10 @@ import types
 
 import pytest
 
-PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli", "shardmill")
+PACKAGES = (
+    *("foundation", "shard_format", "beam_jobs", "reader", "trainer", "viewer", "cli"),
+    "shardmill",
+)
 
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
@@ -56,6 +59,7 @@ THIRD_PARTY = {
         *("optuna", "prometheus_client", "psutil", "tensorflow", "typing_extensions"),
         "yaml",
     },
+    "viewer": {"PIL", "numpy", "pyarrow", "simplejpeg", "starlette", "uvicorn"},
     "cli": {"click", "rich", "tomli_w", "typing_extensions"},
     "shardmill": set(),
 }
@@ -162,6 +166,7 @@ def test_third_party_packages_are_listed(package, imports):
         ("reader.index_export", {"tensorflow"}),
         ("reader.service.processes", {"tensorflow"}),
         ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich", "optuna", "yaml"}),
+        ("viewer.server", {"tensorflow", "keras", "apache_beam", "rich"}),
         ("shardmill", {"tensorflow", "keras", "apache_beam", "numpy", "pyarrow"}),
         ("trainer.search.searching", {"tensorflow", "matplotlib", "optuna", "yaml"}),
     ],

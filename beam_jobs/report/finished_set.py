@@ -60,9 +60,13 @@ class LabelClasses(NamedTuple):
 class FinishedSet:
     """A shard set that was built.
 
+    Args:
+        directory: The directory of the set.
+        generation: Number of a generation; None for the newest.
+
     Attributes:
         directory: The directory of the set.
-        manifest: Its manifest.
+        manifest: Its manifest, as it was when that generation was the newest one.
         build: build.json, or an empty dictionary: a set is complete without it.
 
     Raises:
@@ -70,9 +74,9 @@ class FinishedSet:
         DamageError: The manifest was changed after the build.
     """
 
-    def __init__(self, directory: Place) -> None:
+    def __init__(self, directory: Place, generation: int | None = None) -> None:
         self.directory = directory
-        self.manifest = load_manifest(directory)
+        self.manifest = load_manifest(directory, generation)
         self.build = load_build(directory)
         self._indexes: dict[str, pa.Table] = {}
 
@@ -165,7 +169,7 @@ class FinishedSet:
             for batch in self.index(split).to_batches():
                 if not needed.any():
                     return
-                rows, own = _labels_of(batch, bool(self.class_names))
+                rows, own = labels_of(batch, bool(self.class_names))
                 known = (own >= 0) & (own < len(needed))
                 rows, own = rows[known], own[known]
                 order = np.argsort(own, kind="stable")
@@ -249,7 +253,7 @@ def _label_classes(
     return LabelClasses(label, names, counts, weights)
 
 
-def _labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int64], ...]:
+def labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int64], ...]:
     """(row, label) of every label in rows of an index; label 0 everywhere if there are none."""
     if not labelled:
         return np.arange(len(rows)), np.zeros(len(rows), np.int64)

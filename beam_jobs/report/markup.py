@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,11 +72,11 @@ def first_lines(text: str, limit: int, lines: int) -> ExcerptLines:
     """
     parts = text[:limit].replace("\r\n", "\n").split("\n")
     full = [part for part in parts if part and not part.isspace()]
-    shown = [escape(_readable(line)) for line in full[:lines]]
+    shown = [escape(readable(line)) for line in full[:lines]]
     return ExcerptLines(shown, len(text) > limit or len(full) > lines)
 
 
-def _readable(line: str) -> str:
+def readable(line: str) -> str:
     """Like `visible`, but spaces of all kinds stay spaces, and joiners between letters stay."""
     shown = []
     for before, char, after in zip(" " + line, line, line[1:] + " ", strict=False):
@@ -93,21 +93,36 @@ def _finalize(value: object) -> object:
     return value if isinstance(value, Markup) else visible(str(value))
 
 
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
-    autoescape=True,
-    finalize=_finalize,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_ENVIRONMENT.filters |= {
-    "amount": "{:,}".format,
-    "counted": counted,
-    "first_lines": first_lines,
-    "foreign": foreign,
-    "foreign_words": foreign_words,
-    "kept_value": kept_value,
-    "shown_name": shown_name,
-    "size": format_bytes,
-}
+def environment(
+    *folders: Path, filters: Mapping[str, Callable[..., object]] | None = None
+) -> Environment:
+    """The templates of this package behind those of some folders, which may use its parts.
+
+    Args:
+        folders: Where templates are looked for first.
+        filters: Further ones, by name.
+    """
+    made = Environment(
+        loader=FileSystemLoader([*folders, TEMPLATES]),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "amount": "{:,}".format,
+        "counted": counted,
+        "first_lines": first_lines,
+        "foreign": foreign,
+        "foreign_words": foreign_words,
+        "kept_value": kept_value,
+        "shown_name": shown_name,
+        "size": format_bytes,
+        **(filters or {}),
+    }
+    return made
+
+
+TEMPLATES = Path(__file__).with_name("templates")
+_ENVIRONMENT = environment()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from foundation.storage import Place
 from reader.order.numpy_order import Int64Array
@@ -14,6 +13,7 @@ from shard_format import Schema, label_column
 from shard_format.conditions import Expression
 from shard_format.kept_columns import is_in_index
 
+ROWS_AT_A_TIME = 1 << 17  # of an index: a MiB for a number, however many shards these are
 NONE_MISSING: Mapping[str, str] = {}
 
 
@@ -69,8 +69,8 @@ def selected_records(
     condition = Expression(where, "where=", index.column_names, place, class_names, missing)
     rows = index.select(sorted(condition.columns))
     condition.check(rows.schema, is_number=False)
-    number, selected = 0, [np.zeros(0, np.int64)]
-    for batch in rows.to_batches():
-        selected.append(number + np.flatnonzero(condition.selects(pa.Table.from_batches([batch]))))
-        number += len(batch)
+    selected = [np.zeros(0, np.int64)]
+    for begin in range(0, len(rows), ROWS_AT_A_TIME):
+        part = rows.slice(begin, ROWS_AT_A_TIME)
+        selected.append(begin + np.flatnonzero(condition.selects(part)))
     return np.concatenate(selected)

@@ -23,7 +23,10 @@ from tests.docs.tree_edits import TOYS, File, Function, Line
 from tests.fixtures.command_line import Completed
 
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PACKAGES = ("beam_jobs", "cli", "foundation", "reader", "shard_format", "shardmill", "trainer")
+PACKAGES = (
+    *("beam_jobs", "cli", "foundation", "reader", "shard_format", "shardmill", "trainer"),
+    "viewer",
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
+from beam_jobs.report.finished_set import FinishedSet
 from beam_jobs.report.previews import (
     Preview,
     as_preview,
@@ -17,7 +18,6 @@ from beam_jobs.report.previews import (
     read_previews,
     text_of_document,
 )
-from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
 from shard_format.duplicates import (
     OTHER_KINDS,
@@ -85,7 +85,7 @@ class DuplicateCluster:
         return any(member.kind in OTHER_KINDS for member in self.members)
 
 
-def content(reported: ReportedSet) -> Content:
+def content(reported: FinishedSet) -> Content:
     """Numbers, then the clusters, those with conflicting labels first.
 
     Raises:
@@ -100,9 +100,18 @@ def content(reported: ReportedSet) -> Content:
     return {"counts": counts, "clusters": read_clusters(reported)}
 
 
-def read_clusters(reported: ReportedSet) -> list[DuplicateCluster]:
-    """Clusters to show: those with conflicting labels first, then by the id of the kept record."""
-    clusters = _read_members(reported, _chosen(reported))
+def read_clusters(
+    reported: FinishedSet, chosen: list[str] | None = None, most_members: int = _MOST_MEMBERS
+) -> list[DuplicateCluster]:
+    """Clusters to show, by the ids of their kept records.
+
+    Args:
+        reported: The set.
+        chosen: The ids; None for the first ones, of which those with conflicting labels come first.
+        most_members: Members of each that are shown.
+    """
+    chosen = _chosen(reported) if chosen is None else chosen
+    clusters = _read_members(reported, chosen, most_members)
     _add_previews_of_members(reported, clusters)
     for cluster in clusters:
         _separate_kept(cluster)
@@ -111,21 +120,23 @@ def read_clusters(reported: ReportedSet) -> list[DuplicateCluster]:
 
 
 def _rows(
-    reported: ReportedSet, columns: Sequence[str], batch_rows: int | None = None
+    reported: FinishedSet, columns: Sequence[str], batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yields columns of the duplicates of all generations, piece by piece."""
     rows = read_duplicates(reported.directory, reported.manifest, columns, batch_rows)
     return (batch for _, batch in rows)
 
 
-def _chosen(reported: ReportedSet) -> list[str]:
+def _chosen(reported: FinishedSet) -> list[str]:
     leading = LeadingClusters(_MOST_CLUSTERS)
     for batch in _rows(reported, ["kept_id", "conflict"]):
         leading.add(batch["kept_id"], batch["conflict"])
     return leading.chosen()
 
 
-def _read_members(reported: ReportedSet, chosen: list[str]) -> list[DuplicateCluster]:
+def _read_members(
+    reported: FinishedSet, chosen: list[str], most_members: int
+) -> list[DuplicateCluster]:
     wanted = pa.array(chosen, pa.string())
     sizes = np.zeros(len(chosen), np.int64)
     first: list[pa.Table] = []  # the rows to show; a cluster may span several batches
@@ -140,7 +151,7 @@ def _read_members(reported: ReportedSet, chosen: list[str]) -> list[DuplicateClu
         }
         rows = pa.table(columns).filter(pc.is_valid(columns["cluster"]))
         sizes += np.bincount(int64(rows["cluster"]), minlength=len(chosen))
-        first = [_first_members(pa.concat_tables([*first, rows]))]
+        first = [_first_members(pa.concat_tables([*first, rows]), most_members)]
         start += len(batch)
     clusters = [DuplicateCluster(*named) for named in zip(chosen, sizes.tolist(), strict=True)]
     for value in (value for rows in first for value in rows.to_pylist()):
@@ -150,13 +161,13 @@ def _read_members(reported: ReportedSet, chosen: list[str]) -> list[DuplicateClu
     return clusters
 
 
-def _first_members(rows: pa.Table) -> pa.Table:
+def _first_members(rows: pa.Table, most: int) -> pa.Table:
     """Returns the rows of each cluster to show: the kept record, then those with another label."""
     keys = [("cluster", "ascending"), ("own", "descending"), ("conflict", "descending")]
     rows = rows.sort_by([*keys, ("row", "ascending")])
     cluster = int64(rows["cluster"])
     rank = np.arange(len(cluster)) - np.searchsorted(cluster, cluster)
-    return rows.filter(pa.array(rank < _MOST_MEMBERS))
+    return rows.filter(pa.array(rank < most))
 
 
 def _disagrees(batch: pa.RecordBatch) -> pa.Array:
@@ -165,7 +176,7 @@ def _disagrees(batch: pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.fill_null(batch["conflict"], False), differs)
 
 
-def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[DuplicateCluster]) -> None:
+def _add_previews_of_members(reported: FinishedSet, clusters: Iterable[DuplicateCluster]) -> None:
     members = {member.row: member for cluster in clusters for member in cluster.members}
     if not members:
         return
@@ -190,7 +201,7 @@ def _separate_kept(cluster: DuplicateCluster) -> None:
         del cluster.members[0]
 
 
-def _add_kept_records(reported: ReportedSet, clusters: Iterable[DuplicateCluster]) -> None:
+def _add_kept_records(reported: FinishedSet, clusters: Iterable[DuplicateCluster]) -> None:
     by_id = {cluster.kept_id: cluster for cluster in clusters}
     if reported.packed:  # a sequence has the id of its first document, and holds others
         for cluster in by_id.values():

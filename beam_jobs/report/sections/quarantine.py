@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from beam_jobs.report.previews import Excerpt, image_of_bytes, text_of_bytes
+from beam_jobs.report.finished_set import FinishedSet
+from beam_jobs.report.previews import THUMBNAIL_SIDE, Excerpt, image_of_bytes, text_of_bytes
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
 from shard_format.dropped import Refused, refused_bytes
@@ -35,14 +36,15 @@ def content(reported: ReportedSet) -> Content:
     if not reported.refused:
         return "Nothing was refused."
     shown = reported.refused[:_MOST_REASONS]
-    return {"examples": [_example(reported, refused) for refused in shown]}
+    return {"examples": [example_of(reported, refused) for refused in shown]}
 
 
-def _example(reported: ReportedSet, refused: Refused) -> Example:
+def example_of(reported: FinishedSet, refused: Refused, side: int = THUMBNAIL_SIDE) -> Example:
+    """A refused record with its preview; `side` is that of an image, in pixels."""
     data = refused_bytes(reported.directory, refused, _MOST_BYTES)
     if data is None:
         return Example(refused, False, None, "")
-    preview = text_of_bytes(data) if reported.holds_text else image_of_bytes(data)
+    preview = text_of_bytes(data) if reported.holds_text else image_of_bytes(data, side)
     count = _TEXT_HEX if reported.holds_text else _IMAGE_HEX
     begins = data[:count].hex(" ") + (" ..." if len(data) > count else "")
     return Example(refused, True, preview, begins)
