@@ -62,6 +62,7 @@ def shardmill() -> None:
     shardmill verify set                              check every byte
     shardmill repair set                              write damaged files again
     shardmill log set                                 show what was appended, and when
+    shardmill audit set                               look for bad images, leaks, wrong labels
     shardmill diff old new                            show what differs between two sets
     shardmill compact set                             merge what was appended, remove records
     shardmill quarantine list set                     show rejected records, with reasons
@@ -87,6 +88,7 @@ def shardmill() -> None:
 
 # The files in cli/commands, and what the list of commands says of each.
 _COMMANDS = {
+    "audit": "Look for bad images, copies across splits, leaks, wrong labels.",
     "cache": "List the copies in a cache directory, or delete them.",
     "compact": "Merge the generations of a set, or remove records.",
     "convert": "Write a set as WebDataset, MDS, Parquet, or in another format.",

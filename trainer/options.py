@@ -250,7 +250,7 @@ class TrainOptions:
         "normalize",
         help="Normalization of the pixels, for a model of your own: none, zscore or minmax.",
     )
-    train_split: str = "train"
+    train_split: str = option("train", "Split to train on.")
     validation_split: str = option(
         "auto", "Split to validate on; auto is validation if there is one, none skips it."
     )

@@ -263,6 +263,22 @@ CASES = [
         sets=("docs",),
     ),
     Case(
+        "a check of the audit",
+        (
+            File("beam_jobs/audit/checks/toy.py"),
+            Line(
+                "beam_jobs/audit/checks/__init__.py",
+                "CHECKS",
+                '"toy": "beam_jobs.audit.checks.toy:TOY"',
+            ),
+        ),
+        ("audit docs --out toy-audit",),
+        lambda folder, out: (
+            "Every record is a toy, by 3." in (folder / "toy-audit/audit.html").read_text()
+        ),
+        sets=("docs",),
+    ),
+    Case(
         "a model",
         (
             File("trainer/models/toy.py"),

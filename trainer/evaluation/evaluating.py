@@ -78,10 +78,10 @@ def evaluate(
         raise UsageError(f"Nothing says which set {path} was trained on. Pass --data SET.")
     manifest = _manifest_of(model, place, is_own=data is None)
     _require_split(manifest, split, place)
-    label = _label_of(model, manifest, place)
+    label = predicted_label(model, manifest, place)
     scores = Scores(model.class_names, model.multi_label)
     total = manifest.splits[split].records
-    batches = _files if model.takes_files else _inputs
+    batches = _files if model.takes_files else network_inputs
     with naming_damage():
         for inputs, targets, weights in batches(model, place, manifest, split, label):
             losses, predicted = model.outcome(inputs, targets, weights)
@@ -151,7 +151,7 @@ def _require_split(manifest: Manifest, split: str, place: Place) -> None:
         )
 
 
-def _label_of(model: EvaluatedModel, manifest: Manifest, place: Place) -> Feature | None:
+def predicted_label(model: EvaluatedModel, manifest: Manifest, place: Place) -> Feature | None:
     """The label that the model predicts; None for a language model.
 
     Raises:
@@ -184,10 +184,26 @@ def _require_known(names: Sequence[str], known: Sequence[str], place: object) ->
         )
 
 
-def _inputs(
-    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature | None
+def network_inputs(
+    model: EvaluatedModel,
+    place: Place,
+    manifest: Manifest,
+    split: str,
+    label: Feature | None,
+    *,
+    every_row: bool = False,
 ) -> Iterator[_Batch]:
-    """Batches of what a network takes."""
+    """Batches of what a network takes.
+
+    Args:
+        model: The model.
+        place: The set.
+        manifest: Its manifest.
+        split: Name of the split.
+        label: The label that is predicted; None of a language model.
+        every_row: Whether a damaged record is a row of weight 0, as are those behind the last
+            record, and not an error. Then a row is that of the index.
+    """
     stream = reader.load(
         place,
         split=split,
@@ -201,7 +217,8 @@ def _inputs(
         augment=["none", model.normalization] if model.normalization else "none",
         shuffle="off",
         epochs=1,
-        remainder="keep",
+        remainder="pad" if every_row else "keep",
+        on_corrupt="skip" if every_row else "raise",
         cache="off",
     )
     for inputs, targets, *further in stream.dataset.as_numpy_iterator():

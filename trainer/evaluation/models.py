@@ -46,6 +46,7 @@ class EvaluatedModel:
         manifest: Manifest of that set, as the run has kept it; None where nothing did.
         tokenizer_folder: Directory with the tokenizer of the training; None where nothing says.
         takes_files: Whether inputs are encoded images as in the set, and not pixels.
+        probabilities: From inputs of a batch to [batch, classes], of a network.
         outcome: Measures a batch of so many records.
         batch_size: Records of a batch.
     """
@@ -61,6 +62,7 @@ class EvaluatedModel:
     root_hash: str
     manifest: Manifest | None
     tokenizer_folder: Place | None
+    probabilities: Callable[[Any], Any]
     outcome: Outcome
     takes_files: bool = False
     batch_size: int = _BATCH
@@ -107,6 +109,10 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
         outcome = objective.validation(None, inputs, targets, weights)
         return outcome.losses, outcome.predicted
 
+    @tf.function(reduce_retracing=True, autograph=False)
+    def probabilities(inputs: Any) -> Any:
+        return tf.cast(run.model(inputs, training=False), tf.float32)
+
     return EvaluatedModel(
         path=run.model_path,
         runtime="keras",
@@ -119,6 +125,7 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
         root_hash=run.root_hash,
         manifest=run.manifest,
         tokenizer_folder=run.tokenizer_folder,
+        probabilities=probabilities,
         outcome=lambda *batch: _arrays(measured(*batch)),
         batch_size=min(_BATCH, int(run.options.get("batch_size") or _BATCH)),
     )
@@ -158,6 +165,7 @@ def _exported(path: Path, folder: Path, runtime: str) -> EvaluatedModel:
         root_hash=root_hash,
         manifest=kept,
         tokenizer_folder=run.parent if kept else data,
+        probabilities=probabilities,
         outcome=lambda inputs, targets, weights: outcome_of(
             probabilities(inputs), targets, weights, multi_label
         ),

@@ -1,0 +1,23 @@
+"""What a model says of records that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Predictions(NamedTuple):
+    """Probabilities of the classes of a set.
+
+    Attributes:
+        label: Name of the feature that was predicted, a class_label.
+        splits: By the name of a split, [records, classes] float32 in the order of the index and of
+            the classes of the set; NaN in the row of a record that could not be read. They may be
+            mapped from files.
+    """
+
+    label: str
+    splits: Mapping[str, npt.NDArray[np.float32]]
