@@ -218,7 +218,8 @@ def test_a_release_in_a_fresh_environment_does_its_part(
     binaries = tmp_path / "venv" / "bin"
     run(sys.executable, "-m", "venv", tmp_path / "venv")
     requirement = f"shardmill[{extra}] @ {distributions[suffix].as_uri()}"
-    constraints = ("--constraint", repository / "constraints.txt")
+    # MosaicML Streaming needs an older NumPy than the one that is pinned.
+    constraints = () if extra == "mds" else ("--constraint", repository / "constraints.txt")
     run(binaries / "python", "-m", "pip", "install", "--quiet", *constraints, requirement)
     shardmill, out = binaries / "shardmill", tmp_path / "set"
     prepare = (shardmill, "preprocess", "images", samples, "--out", out, "--resize", "shorter:32")

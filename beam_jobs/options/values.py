@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from foundation import storage
 from foundation.options import Form
 from foundation.wording import did_you_mean, parse_size
-from shard_format import UsageError
+from shard_format import ShardSetError, UsageError
 from shard_format.naming import LABELS_SUFFIX, check_name
 from shard_format.set_paths import is_in_set
 
@@ -305,8 +305,13 @@ def parse_features(flag: str, text: str, reserved: Container[str] = _IDS) -> tup
     from shard_format.schema import Feature, Schema  # not for --help
 
     if text.startswith("["):  # of a program, which may say what a form cannot
-        described = {"record_type": "", "features": json.loads(text)}
-        return Schema.from_json(described).features
+        try:
+            described = {"record_type": "", "features": json.loads(text)}
+            return Schema.from_json(described).features
+        except (ValueError, RecursionError, ShardSetError) as error:
+            raise UsageError(
+                f"{flag} {text!r} is no list of features. A name does not begin with '['."
+            ) from error
     features = []
     for part in parse_names(flag, _COMMA_IN_SHAPE.sub(";", text)):
         name, _, form = part.rpartition(":") if ":" in part else (part, "", "text")

@@ -81,6 +81,7 @@ def test_a_score_is_written_as_it_is_read(text: str) -> None:
         ("sharpness,sharpness", "twice"),
         ("text=words", "shardmill writes itself"),
         ("a:float31=python:m:f", "float31"),
+        ("[a=python:m:f", "does not begin with"),
     ],
 )
 def test_a_malformed_score_is_refused(text: str, message: str) -> None:
