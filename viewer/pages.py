@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from beam_jobs.generations.log import GenerationInfo, generations
 from beam_jobs.report.markup import TEMPLATES, environment, readable
+from beam_jobs.report.sections.selection import content as not_selected
 from foundation.errors import SetReplacedError, ShardmillError, UsageError
 from foundation.storage import Place
 from shard_format import ShardSetError, naming
@@ -243,8 +244,8 @@ class Pages:
         kept = {name for name, _, _ in rejected.reasons}
         reasons = viewed.manifest.ledger.reasons
         elsewhere = {name: count for name, count in reasons.items() if name not in kept}
-        shown = {"reasons": rejected.reasons, "elsewhere": elsewhere, "rows": rows}
-        shown |= {"reason": reason, "text": text}
+        shown: Values = {"reasons": rejected.reasons, "elsewhere": elsewhere, "rows": rows}
+        shown |= {"reason": reason, "text": text, "selection": not_selected(viewed.finished)}
         return {**shown, "start": start, "total": len(numbers), "most": _REJECTED}
 
     def _one_rejected(self, request: Request, viewed: ViewedSet) -> Values:

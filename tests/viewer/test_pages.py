@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from beam_jobs.run import preprocess
 from shard_format import Feature, Schema, load_manifest
 from shard_format.dropped import read_rejected
 from shard_format.set_comparison import compare_sets
-from tests.fixtures.damage import FAULTS, files_of, put_fault
+from tests.fixtures.damage import FAULTS, files_of, job, make_corpus, put_fault
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -197,6 +198,16 @@ def test_the_quarantine_by_reason(built, browse):
         assert all(one.record_id in shown and one.detail in shown for one in expected)
     assert "No record was rejected for this" in page("/a/0/quarantine?text=zzz").shown
     assert rows[0].detail in page("/a/0/quarantine/0").shown
+
+
+def test_what_was_not_selected_is_beside_the_quarantine(tmp_path, browse):
+    make_corpus("text", tmp_path / "corpus")
+    where = "label != 'class1'"
+    preprocess(
+        job("text", tmp_path / "corpus", tmp_path / "set", where=where, train_tokenizer=None)
+    )
+    shown = browse(tmp_path / "set")("/a/0/quarantine").shown
+    assert re.search(r"8 records left out by\s+--where", shown) and "Document 4" in shown
 
 
 def test_a_cluster_is_side_by_side(built, browse):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from beam_jobs.report.finished_set import FinishedSet
 from beam_jobs.report.markup import plain_number
 from beam_jobs.report.previews import Excerpt
-from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import Content
 
 
@@ -27,7 +27,7 @@ class SelectionRule(NamedTuple):
     examples: list[tuple[str, Mapping[str, str], Excerpt | None]]
 
 
-def content(reported: ReportedSet) -> Content:
+def content(reported: FinishedSet) -> Content:
     """The examples of build.json, which no root hash covers."""
     listed, options = reported.build.get("left_out"), reported.build.get("options")
     if not isinstance(listed, dict) or not isinstance(options, dict):
