@@ -27,7 +27,12 @@ _URL = re.compile(
 )
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB = "https://huggingface.co"
+_CLIENTS = (
+    "http",
+    "requests",
+)  # what huggingface_hub asks with: httpx, httpx2, and before 1.0 requests
 _TIMEOUT_SECONDS = 60.0
+_MAY_COME_BACK = (408, 429, 500, 502, 503, 504)
 
 
 class HubPath(NamedTuple):
@@ -153,6 +158,7 @@ def _ask(where: HubPath, method: str, path: str, **options: Any) -> Any:
     with _readable_errors(where):
         count(1, 0)
         options |= {"headers": build_hf_headers(), "timeout": _TIMEOUT_SECONDS}
+        options["retry_on_status_codes"] = _MAY_COME_BACK
         answer = http_backoff(method, _endpoint() + path, **options)
         hf_raise_for_status(answer)
         return answer
@@ -181,7 +187,7 @@ def _readable_errors(where: HubPath) -> Iterator[None]:
             f"{dataset} has no branch, tag or commit {where.revision!r}. {page}/tree/main lists "
             "them."
         ) from None
-    except errors.RemoteEntryNotFoundError:
+    except errors.EntryNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "No such file or folder", where.url) from None
     except errors.OfflineModeIsEnabled:
         raise OSError(errno.ENETDOWN, "HF_HUB_OFFLINE is set", where.url) from None
@@ -195,7 +201,7 @@ def _readable_errors(where: HubPath) -> Iterator[None]:
         number = errno.EACCES if status == 403 else errno.EIO
         raise OSError(number, f"The Hub answers {status}", where.url) from None
     except Exception as error:
-        if not type(error).__module__.startswith("http"):  # httpx, httpx2 and what they use
+        if not type(error).__module__.startswith(_CLIENTS):
             raise
         reason = f"No answer from {_endpoint()} ({type(error).__name__})"
         raise OSError(errno.EIO, reason, where.url) from None
