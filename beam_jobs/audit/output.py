@@ -55,7 +55,7 @@ def list_of(out: Place, name: str) -> Place:
 
 
 def output_folder(directory: Place, out: Place | None) -> Place:
-    """The folder to write to: beside the set if None is given, of a URL in the working folder.
+    """The output folder; by default beside a local set, and in the working folder for a URL.
 
     Raises:
         UsageError: It is in the set, whose files are all accounted for, or the set is in it.
@@ -111,7 +111,7 @@ def _lines(ids: pa.Array) -> Iterator[bytes]:
 
 
 def render_page(result: AuditResult, remarks: list[str]) -> str:
-    """The page, with the first rows of each finding and a picture of each record in them."""
+    """Renders the page: the first rows of each finding, with pictures of their records."""
     findings = [
         ShownFinding(
             name,

@@ -12,7 +12,7 @@ import click
 
 from beam_jobs.audit.checks import CHECKS
 from cli.places import FOLDER, LOCAL, PLACE
-from trainer.export.options import EPOCH_NAMES
+from cli.run_options import EPOCH
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from beam_jobs.audit.auditing import AuditResult
@@ -40,13 +40,7 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
     "splits that it was not trained on. Repeatable: each split is judged by the first run that was "
     "not trained on it.",
 )
-@click.option(
-    "--epoch",
-    type=click.Choice(EPOCH_NAMES),
-    default="last",
-    show_default=True,
-    help="Of a run: the model of the last or the best epoch.",
-)
+@EPOCH
 @click.option(
     "--threshold",
     "thresholds",

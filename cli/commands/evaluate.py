@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.places import FILE, LOCAL, PLACE
+from cli.run_options import EPOCH
 from foundation.storage import Place
-from trainer.export.options import EPOCH_NAMES
 
 if TYPE_CHECKING:
     from trainer.evaluation.scores import Evaluation
@@ -30,13 +30,7 @@ _NAME_WIDTH = 30
     "the model was trained on).",
 )
 @click.option("--split", default="test", show_default=True, metavar="NAME", help="Split of a set.")
-@click.option(
-    "--epoch",
-    type=click.Choice(EPOCH_NAMES),
-    default="last",
-    show_default=True,
-    help="Of a run: the model of the last or the best epoch.",
-)
+@EPOCH
 @click.option("--page", type=FILE, metavar="FILE", help="Write an HTML page with the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def evaluate(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.places import LOCAL, PLACE
+from cli.run_options import EPOCH
 from foundation.storage import Place
-from trainer.export.options import EPOCH_NAMES
 
 if TYPE_CHECKING:
     from trainer.export.predicting import Clean, Prediction, Predictor
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     "--lines", is_flag=True, help="Of text files, classify every line rather than the file."
 )
 @click.option("--top", default=1, show_default=True, metavar="N", help="Classes to print.")
-@click.option(
-    "--epoch",
-    type=click.Choice(EPOCH_NAMES),
-    default="last",
-    show_default=True,
-    help="Of a run: the model of the last or the best epoch.",
-)
+@EPOCH
 @click.option(
     "--data",
     type=PLACE,

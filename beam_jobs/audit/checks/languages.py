@@ -37,8 +37,9 @@ def _odd_languages(audited: AuditedSet, threshold: float) -> pa.Table | None:
 # The probability of a language counts from that on from which `--languages` takes it.
 ODD_LANGUAGE = Check(
     "Texts in an odd language",
-    f"Less than {{0:g}} of the texts are in this language, of those of {_LEAST_CHARACTERS} "
-    f"characters and more whose language has a probability of {Language.min_score} and more.",
+    f"Fewer than {{0:g}} of the texts are in this language. Counted are texts of at least "
+    f"{_LEAST_CHARACTERS} characters whose language has a probability of {Language.min_score} "
+    "or more.",
     0.05,
     _odd_languages,
 )

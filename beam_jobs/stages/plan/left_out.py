@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 300  # of a text
 
 
 class LeftOutExamples:
-    """Collects the records to show of those that one rule leaves out.
+    """Collects examples of the records that one rule leaves out.
 
     Args:
         columns: By the name in the option, the column of a sidecar whose value is shown.
@@ -69,7 +69,7 @@ class LeftOutExamples:
 
 
 def first_examples(parts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The examples to show of those of one or several ranges of units, without their hashes."""
+    """Merges the examples of one or several ranges of units, and drops their hashes."""
     ordered = sorted(itertools.chain.from_iterable(parts), key=lambda one: one["hash"])
     keys = ("record_id", "values", "text")
     return [{key: one[key] for key in keys} for one in ordered[:MOST_EXAMPLES]]
