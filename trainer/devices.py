@@ -5,6 +5,7 @@ TensorFlow reads both when it starts its devices, and never again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -55,6 +56,8 @@ def configure_devices(options: TrainOptions) -> None:
         threading.set_inter_op_parallelism_threads,
     )
     gpus = tf.config.list_physical_devices("GPU")
+    if options.stages and not gpus:
+        _divide_cpu(options.stages)
     if options.gpu_memory is None:
         _let_memory_grow(gpus)
     elif not gpus:
@@ -74,6 +77,18 @@ def _set_threads(
         change(number)
     except RuntimeError as error:
         raise _too_late(f"{flag} {number}") from error
+
+
+def _divide_cpu(stages: int) -> None:
+    """Makes the CPU as many devices as there are stages, to try them without GPUs."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if tf.config.get_logical_device_configuration(cpu) is None:
+        with contextlib.suppress(RuntimeError):  # the program has started its devices
+            tf.config.set_logical_device_configuration(
+                cpu, [tf.config.LogicalDeviceConfiguration()] * stages
+            )
 
 
 def _let_memory_grow(gpus: list[Any]) -> None:

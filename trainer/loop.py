@@ -254,12 +254,7 @@ class Loop:
     def _train_step(self, *batch: Any) -> Any:
         """One step on a replica's share: [batch, ...] inputs, [batch, ...] targets and weights."""
         variables = self._weights
-        parts = self._options.accumulate
-        losses, counts, gradients = (
-            self._compute(batch)
-            if parts == 1
-            else accumulated(self._compute, batch, parts, variables, len(COUNTS))
-        )
+        losses, counts, gradients = self._gradients(batch)
         if self._options.clip_norm is not None:
             scale = self._optimizer.dynamic_scale if self._scales_loss else 1.0
             gradients = clipped(gradients, self._options.clip_norm, scale)
@@ -275,23 +270,42 @@ class Loop:
         with tf.control_dependencies([tf.convert_to_tensor(smallest.value)]):
             return tf.identity(losses), counts
 
+    def _gradients(self, batch: Any) -> tuple[Any, Any, list[Any]]:
+        """The sum of the losses, the counts and the gradients of a replica's share of a batch."""
+        parts = self._options.accumulate
+        if parts == 1:
+            return self._compute(batch)
+        return accumulated(self._compute, batch, parts, self._weights, len(COUNTS))
+
     def _part(self, batch: Any) -> tuple[Any, Any, list[Any]]:
         """The sum of the losses, the counts and the gradients of records of a batch."""
         inputs, *further = batch
+        shares = self._strategy.num_replicas_in_sync * self._options.accumulate
         with tf.GradientTape() as tape:
-            losses, counts, _ = self._objective.training(_fed(inputs), *further)
-            # Divided by the examples of ALL replicas and parts: the optimizer sums the replicas'
-            # gradients, and the sum is then the gradient of the mean over the whole batch. A mean
-            # over the replica's own examples would also be NaN for a replica that got none. Tokens
-            # of weight 0 are counted too: so every other one weighs the same in every batch.
-            per_record = tf.cast(tf.reduce_prod(tf.shape(losses)[1:]), tf.float32)
-            loss = tf.reduce_sum(losses) / (self._options.batch_size * per_record)
-            if self._model.losses:  # the model's own penalties, the same on every replica
-                shares = self._strategy.num_replicas_in_sync * self._options.accumulate
-                loss += tf.add_n(self._model.losses) / shares
-            target = self._optimizer.scale_loss(loss) if self._scales_loss else loss
+            losses, counts, _ = self._objective.training(fed(inputs), *further)
+            target = self._target(losses, self._model.losses, shares)
         gradients = map(dense, tape.gradient(target, self._weights))
         return tf.reduce_sum(losses), counts, list(gradients)
+
+    def _target(self, losses: Any, penalties: list[Any], shares: int) -> Any:
+        """What is minimized: the part that some records have in the mean loss of their batch.
+
+        Args:
+            losses: Losses of the records, [records, ...].
+            penalties: The model's own, which are the same on every replica and part.
+            shares: Number of parts of the batch over all replicas.
+        """
+        # Divided by the examples of ALL replicas and parts: the optimizer sums the replicas'
+        # gradients, and the sum is then the gradient of the mean over the whole batch. A mean over
+        # the replica's own examples would also be NaN for a replica that got none. Tokens of
+        # weight 0 are counted too: so every other one weighs the same in every batch.
+        per_record = tf.cast(tf.reduce_prod(tf.shape(losses)[1:]), tf.float32)
+        loss = tf.reduce_sum(losses) / (self._options.batch_size * per_record)
+        return self._scaled(loss + tf.add_n(penalties) / shares if penalties else loss)
+
+    def _scaled(self, loss: Any) -> Any:
+        """The loss times the loss scale, if there is one."""
+        return self._optimizer.scale_loss(loss) if self._scales_loss else loss
 
     def _validation_step(self, inputs: Any, *further: Any) -> Any:
         # The last batch may have fewer examples than there are replicas. TensorFlow 2.21's CPU
@@ -299,13 +313,13 @@ class Loop:
         # BatchNorm), so it gets one example of zeros, and its answer is cut off again.
         filler = tf.where(tf.shape(further[0])[0] == 0, 1, 0)
         inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
-        outcome = self._objective.validation(self._options.average_of, _fed(inputs), *further)
+        outcome = self._objective.validation(self._options.average_of, fed(inputs), *further)
         if self.on_predicted is not None:
             self.on_predicted(further[0], outcome.predicted, *(further[1:] or (None,)))
         return tf.reduce_sum(outcome.losses), outcome.counts
 
 
-def _fed(inputs: Any) -> Any:
+def fed(inputs: Any) -> Any:
     """What a model is called with: images, which come as uint8, as float32; ids as they are."""
     return tf.nest.map_structure(
         lambda value: value if value.dtype == tf.int64 else tf.cast(value, tf.float32), inputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -61,8 +61,25 @@ class Objective:
 
     def training(self, inputs: Any, targets: Any, weights: Any = None) -> Outcome:
         """The outcome of examples that are learnt from."""
-        outputs = self.body(inputs, training=True)
-        outcome = self._outcome(outputs, self._head_weights(), targets, weights, True)
+        return self.trained(self.body(inputs, training=True), targets, weights)
+
+    def trained(
+        self,
+        outputs: Any,
+        targets: Any,
+        weights: Any = None,
+        values: Mapping[int, Any] | None = None,
+    ) -> Outcome:
+        """The outcome of examples that are learnt from, from what the body makes of them.
+
+        Args:
+            outputs: Outputs of the body, [batch, ...].
+            targets: Their targets.
+            weights: Weight of every target; None for 1 each.
+            values: Id of a variable of the head -> its value; None for that of the variable.
+        """
+        head = self._head_weights(values and (lambda v: values.get(id(v), v.value)))
+        outcome = self._outcome(outputs, head, targets, weights, True)
         if self._class_weights is None:
             return outcome
         table = tf.constant(self._class_weights, tf.float32)

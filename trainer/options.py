@@ -198,9 +198,40 @@ class TrainOptions:
     precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
     strategy: str = option(
         "default",
-        "One device, all GPUs of this machine, or several processes and machines, in step or, with "
-        "parameter servers, each at its own speed.",
+        "One device, all GPUs of this machine, with all layers on each or some on each, or several "
+        "processes and machines, in step or, with parameter servers, each at its own speed.",
         choices=tuple(STRATEGIES),
+        identity=False,
+    )
+    stages: int | None = option(
+        None,
+        "With --strategy pipeline, devices that the layers of a model are divided among.",
+        type=int,
+        limits=Limits(1, 4096),
+        shown="the number of devices",
+        identity=False,
+    )
+    microbatches: int | None = option(
+        None,
+        "With --strategy pipeline, parts of a batch, which are in several stages at once.",
+        type=int,
+        limits=Limits(1, 4096),
+        shown="up to 4 for each stage",
+        identity=False,
+    )
+    recompute: bool = option(
+        False,
+        "With --strategy pipeline, compute activations again in the backward pass: less memory, "
+        "more time.",
+        identity=False,
+    )
+    place: Path | None = option(
+        None,
+        "With --strategy pipeline, the name of the first layer of every stage but the first, one "
+        "in a line, as in the file stages.txt of a run.",
+        "FILE",
+        type=Path,
+        shown="measured, for equal shares of time and memory",
         identity=False,
     )
     sync_batch_norm: bool | None = option(
@@ -359,6 +390,7 @@ class TrainOptions:
         object.__setattr__(self, "data", place_of(self.data))
         object.__setattr__(self, "run_dir", local_place_of(self.run_dir))
         object.__setattr__(self, "weights", self.weights and local_place_of(self.weights))
+        object.__setattr__(self, "place", self.place and local_place_of(self.place))
         check_declared(self, name_of=flag_of)
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
@@ -369,11 +401,32 @@ class TrainOptions:
                 f"--sync-batch-norm sums over all devices within the model, which {obstacle} does "
                 "not allow. Leave one of them out."
             )
+        self._require_pipeline()
         if self.head_learning_rate is not None and self.head_epochs is None:
             raise UsageError(
                 "--head-learning-rate is for a first phase that trains the head. Pass "
                 "--head-epochs too."
             )
+
+    def _require_pipeline(self) -> None:
+        """Checks that options of stages come with the strategy that has some, and parts with none.
+
+        Raises:
+            UsageError: They do not.
+        """
+        if self.strategy == "pipeline":
+            if self.accumulate > 1:
+                raise UsageError(
+                    f"--accumulate {self.accumulate} does not apply to --strategy pipeline, which "
+                    "adds up gradients of parts of a batch anyway. Pass --microbatches instead."
+                )
+            return
+        for name in ("stages", "microbatches", "recompute", "place"):
+            if getattr(self, name):
+                raise UsageError(
+                    f"{flag_of(name)} is for --strategy pipeline, and --strategy is "
+                    f"{self.strategy}. Pass --strategy pipeline, or leave it out."
+                )
 
     @property
     def obstacle_to_sync_batch_norm(self) -> str | None:
@@ -382,8 +435,8 @@ class TrainOptions:
         tf.distribute sums outside of loops and of what XLA compiles only. Workers of parameter
         servers share no batch: each takes a whole one, and its statistics.
         """
-        if self.strategy == "parameter_server":
-            return "--strategy parameter_server"
+        if self.strategy in ("parameter_server", "pipeline"):
+            return f"--strategy {self.strategy}"
         if self.jit:
             return "--jit"
         return "--accumulate" if self.accumulate > 1 else None

@@ -136,6 +136,8 @@ def _train_in(
     def restore() -> None:
         kept.restore(begun.checkpoint)
         claim.write()
+        if learner.division is not None:
+            (options.run_dir / run_dir.STAGES).write_text(learner.division.text, encoding="utf-8")
         if data.manifest is not None:
             has_tokens = data.kind != "image"
             keep_set(options.run_dir, options.data, data.manifest, has_tokens=has_tokens)
@@ -144,6 +146,8 @@ def _train_in(
     team.take_from_chief([*learner.model.variables, *learner.optimizer.variables])
     epochs = Epochs(options, data, learner, stream, on_event, team)
     on_event(epochs.started(claim.precision, place))
+    for line in learner.division.lines if learner.division else ():
+        on_event(Notice(line))
     history = list(begun.history)
     was_over = is_over(history, options)
     if not was_over:

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from foundation.errors import UsageError
+from trainer.checkpointing import run_dir
 from trainer.checkpointing.checkpoints import save_model
 from trainer.data import Data
 from trainer.devices import require_tensorflow_backend
@@ -23,13 +24,21 @@ from trainer.models.pretrained import freeze_body, load_weights
 from trainer.models.shapes import InputShape
 from trainer.objective import Objective
 from trainer.optimization import OPTIMIZERS, SCHEDULES
-from trainer.optimization.optimizers import averages_of, with_averages, with_loss_scale
+from trainer.optimization.optimizers import (
+    averages_of,
+    states_for_each_weight,
+    updating_in_place,
+    with_averages,
+    with_loss_scale,
+)
 from trainer.optimization.pruning import Pruning
 from trainer.optimization.schedules import DECAY_SHARES, SchedulePlan
 from trainer.options import Settings
 from trainer.parameter_servers.asynchronous import AsynchronousLoop
 from trainer.parameter_servers.bootstrap import Servers
 from trainer.parameter_servers.remote_state import RemoteState
+from trainer.pipeline.building import Division, divide
+from trainer.pipeline.loop import PipelineLoop
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 from trainer.workers.team import Team
@@ -48,6 +57,7 @@ class TrainState:
         averages: Id of a weight -> its moving average; empty without --ema.
         head_loaded: Whether a file gave the head its weights too; None if none was loaded.
         changed_batch_norms: The layers whose `synchronized` is not that of the builder.
+        division: How the layers are divided among devices; None if they are not.
     """
 
     strategy: Any
@@ -58,6 +68,7 @@ class TrainState:
     averages: dict[int, Any]
     head_loaded: bool | None
     changed_batch_norms: tuple[Any, ...] = ()
+    division: Division | None = None
 
     def save(self, path: Path) -> None:
         """Saves the model as a `.keras` file, with the averages of its weights where there are any.
@@ -139,7 +150,9 @@ def make_train_state(
             optimizer = with_averages(optimizer, options.ema)
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
-    with strategy.scope(), dtype_policy(precision):
+    # A model in stages may be too large for a device: it is built on the host.
+    host = tf.device("/cpu:0") if options.strategy == "pipeline" else contextlib.nullcontext()
+    with strategy.scope(), dtype_policy(precision), host:
         model = create_model()
         if not model.trainable_variables:
             raise UsageError(
@@ -154,9 +167,18 @@ def make_train_state(
         # the optimizer, whose moving averages begin with these weights.
         head_loaded = team.from_chief(lambda: load_weights(model, weights))
     averages: dict[int, Any] = {}
+    division = None
+    if options.strategy == "pipeline":
+        with dtype_policy(precision):
+            stored = options.run_dir / run_dir.STAGES
+            division = divide(
+                options, model, shape, states_for_each_weight(create_optimizer()), stored
+            )
     with strategy.scope(), dtype_policy(precision):
         optimizer = create_optimizer()
         optimizer.build(model.trainable_variables)
+        if division is not None:
+            optimizer = updating_in_place(optimizer)
         if options.ema is not None:
             averages = averages_of(optimizer, model.trainable_variables)
     num_steps = options.epochs * steps_per_epoch
@@ -184,10 +206,23 @@ def make_train_state(
         with team.remote.scope(), dtype_policy(precision):
             remote = RemoteState(create_model(), create_optimizer, model, optimizer)
         loop: Loop = AsynchronousLoop(team, remote, step_options, objective_of(remote.model))
+    elif division is not None:
+        loop = PipelineLoop(
+            division.stages,
+            division.microbatches,
+            options.recompute,
+            strategy=strategy,
+            model=model,
+            optimizer=optimizer,
+            options=step_options,
+            objective=objective_of(model),
+        )
     else:
         loop = Loop(strategy, model, optimizer, step_options, objective_of(model))
     loop.agreed_steps = team.of_chief
-    return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded, changed)
+    return TrainState(
+        strategy, model, optimizer, schedule, loop, averages, head_loaded, changed, division
+    )
 
 
 def _require_equal_shares(options: Settings, replicas: int) -> None:

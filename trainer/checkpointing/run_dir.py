@@ -10,6 +10,7 @@ RUN_DIR/
   history.json         one object per finished epoch
   tensorboard/         train/, validation/ and steps/; plugins/ holds a trace of --profile
   learning_curve.png   and the other figures and tables of `trainer.monitoring.records`
+  stages.txt           with --strategy pipeline: where its stages begin
   best.keras           the model of the best epoch, where there is validation
   workers/             logs of --local-workers but the first
   head/                the run of the first phase of --head-epochs
@@ -46,6 +47,7 @@ CONFUSION = "confusion_matrix"
 SAMPLES = "sample_predictions"
 BEST = "best.keras"
 MODEL = "model.keras"
+STAGES = "stages.txt"
 WORKERS = "workers"
 HEAD = "head"
 _BEFORE_RUN = {WORKERS, HEAD, LOCK}  # exist before the run itself begins

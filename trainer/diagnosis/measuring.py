@@ -55,7 +55,7 @@ def open_job(asked: TrainOptions) -> Job:
         UsageError: The options contradict each other, the data set or the machine.
         ShardSetError: There is no shard set in `asked.data`.
     """
-    if asked.strategy in {*SEVERAL_WORKERS, "tpu"}:
+    if asked.strategy in {*SEVERAL_WORKERS, "pipeline", "tpu"}:
         raise UsageError(
             f"shardmill doctor does not measure --strategy {asked.strategy}: it looks at one "
             "process. Leave it out, or pass --strategy mirrored."

@@ -39,7 +39,7 @@ def parts_for_training(model: Any) -> ModelParts:
         return ModelParts(model, activation=activation or "softmax")
     before = model.layers[-2]
     wraps = isinstance(before, keras.Model)  # the model of a builder, to which build_model added
-    network = before if wraps else keras.Model(_inputs(model), last.input)
+    network = before if wraps else keras.Model(inputs_of(model), last.input)
     return separate_head(network)
 
 
@@ -48,7 +48,7 @@ def separate_head(network: Any) -> ModelParts:
     last = _last_layer(network)
     if not _is_plain(last) or len(last.output.shape) != 3:
         return ModelParts(network)
-    return ModelParts(keras.Model(_inputs(network), last.input), last)
+    return ModelParts(keras.Model(inputs_of(network), last.input), last)
 
 
 def _is_plain(layer: Any) -> bool:
@@ -71,7 +71,7 @@ def _last_layer(model: Any) -> Any:
         return None
 
 
-def _inputs(model: Any) -> Any:
+def inputs_of(model: Any) -> Any:
     """Inputs in their structure; a Sequential model, of one input, does not tell it."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 

@@ -49,18 +49,24 @@ def kind_of_inputs(shape: InputShape) -> str:
 
 def two_examples(shape: InputShape) -> Any:
     """Inputs of two examples: noise. The seed of the training is left alone."""
+    if isinstance(shape, TokenShape):
+        shape = shape._replace(max_tokens=min(shape.max_tokens, _EXAMPLE_TOKENS))
+    return examples(shape, 2)
+
+
+def examples(shape: InputShape, count: int) -> Any:
+    """Inputs of so many examples, of the greatest length."""
     generator = np.random.default_rng(0)
     if isinstance(shape, TokenShape):
-        size = (2, min(shape.max_tokens, _EXAMPLE_TOKENS))
-        return generator.integers(0, shape.vocabulary_size, size)
+        return generator.integers(0, shape.vocabulary_size, (count, shape.max_tokens))
     if isinstance(shape, SequenceShape):
-        size = (2, shape.length)
+        size = (count, shape.length)
         return {
             "tokens": generator.integers(0, shape.vocabulary_size, size),
             "segments": np.ones(size, np.int64),
-            "positions": np.tile(np.arange(shape.length), (2, 1)),
+            "positions": np.tile(np.arange(shape.length), (count, 1)),
         }
-    return generator.uniform(0.0, 255.0, (2, *shape)).astype(np.float32)
+    return generator.uniform(0.0, 255.0, (count, *shape)).astype(np.float32)
 
 
 def two_outputs(shape: InputShape, num_outputs: int) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 # Weight decay is for kernels. On biases and on the scales and offsets of normalisation it only
 # costs accuracy (He et al., "Bag of Tricks", 2018).
@@ -70,3 +72,26 @@ def averages_of(optimizer: Any, weights: list[Any]) -> dict[int, Any]:
 def with_loss_scale(optimizer: Any) -> Any:
     """The optimizer wrapped for mixed_float16: starts at 2**15, halves on overflow, grows again."""
     return keras.optimizers.LossScaleOptimizer(optimizer)
+
+
+def updating_in_place(optimizer: Any) -> Any:
+    """The optimizer, which from now on updates a weight on the device where the weight is.
+
+    TensorFlow would do the arithmetic of all weights on the first GPU.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    update_step = inner.update_step
+
+    def update(gradient: Any, variable: Any, learning_rate: Any) -> None:
+        with tf.device(variable.device):  # Keras hands its tf.Variable here
+            update_step(gradient, variable, learning_rate)
+
+    inner.update_step = update
+    return optimizer
+
+
+def states_for_each_weight(optimizer: Any) -> int:
+    """Variables that an optimizer, not built yet, keeps for each weight."""
+    weight = keras.Variable(np.zeros((2, 3)))
+    optimizer.build([weight])
+    return sum(variable.shape == weight.shape for variable in optimizer.variables)

@@ -160,6 +160,23 @@ def _without_dropout(model):
     return model
 
 
+def branched(input_shape, num_classes):
+    """A layer that is called twice, a mask, a penalty, a model within, and tensors that skip."""
+    layers = keras.layers
+    inputs = keras.Input(input_shape)
+    x = layers.Reshape((64, 3))(inputs / 255.0)
+    x = layers.Masking(0.5)(x)  # noise is never so: all are kept, but the mask is handed on
+    x = layers.LSTM(6, return_sequences=True)(x)
+    x = layers.Dense(8, kernel_regularizer=keras.regularizers.L2(0.01))(x)
+    twice = layers.Dense(8, activation="tanh")
+    y = twice(layers.LayerNormalization()(twice(x)))
+    inner = keras.Sequential([keras.Input((64, 8)), layers.Dense(8), layers.Dropout(0.1)])
+    z = layers.Add()([inner(y), x])
+    z = layers.Dropout(0.2)(layers.GlobalAveragePooling1D()(z))
+    z = layers.Concatenate()([z, layers.GlobalAveragePooling1D()(x)])
+    return keras.Model(inputs, layers.Dense(num_classes)(z))
+
+
 def half_softmax(input_shape, num_classes):
     return keras.Sequential(
         [

@@ -1,0 +1,43 @@
+"""Trains tiny models on logical CPU devices: pipeline.py COUNT RUN_DIR OPTIONS...
+
+OPTIONS are JSON. Prints a JSON object for each of them, or the text of a UsageError.
+"""
+
+import json
+import os
+import sys
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tiny
+
+from shard_format import UsageError
+from trainer.events import Notice
+from trainer.monitoring import records
+from trainer.options import TrainOptions
+from trainer.run import train_on
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * int(sys.argv[1]),
+)
+records.Records._draw = lambda *arguments: None  # takes longer than the run
+for number, text in enumerate(sys.argv[3:]):
+    given = {"model": "tiny:dense", "image_size": 8, "batch_size": 16, "epochs": 2}
+    given |= {"precision": "float32", "run_dir": f"{sys.argv[2]}/{number}"} | json.loads(text)
+    events = []
+    options = TrainOptions("none", **given)
+    try:
+        result = train_on(tiny.data(batch_size=options.batch_size), options, events.append)
+    except UsageError as error:
+        print(json.dumps(str(error)))
+        continue
+    model = keras.models.load_model(result.model_path)
+    with open(f"{options.run_dir}/weights.npz", "wb") as file:
+        np.savez(file, *model.get_weights())
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    final = result.final
+    print(json.dumps({"loss": final.loss, "val_loss": final.val_loss, "notices": notices}))

@@ -1,0 +1,172 @@
+"""Which calls of a model a device makes: as equal shares of time and memory as can be.
+
+What a call costs is measured, on the first device: a forward and a backward pass of a micro-batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from foundation.errors import UsageError, file_error
+from foundation.wording import did_you_mean
+from trainer.pipeline.calls import Calls
+from trainer.pipeline.stages import Stage, Values, differentiable, stage_of
+
+_TURNS = 3  # of which the fastest counts; the first one also loads kernels
+_HALVINGS = 40  # of the interval in which the greatest share of a device is
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The cost of a call.
+
+    Attributes:
+        seconds: Time of a forward and a backward pass of one micro-batch.
+        weight_bytes: Bytes of the weights that are not in an earlier call.
+        activation_bytes: Bytes of the outputs for one micro-batch.
+    """
+
+    seconds: float
+    weight_bytes: int
+    activation_bytes: int
+
+
+def measured(calls: Calls, inputs: Any, device: str) -> list[Cost]:
+    """The cost of every call.
+
+    Args:
+        calls: Calls of a model whose variables are on the host.
+        inputs: A micro-batch, in the structure of the inputs of the model.
+        device: The device that is measured.
+    """
+    tensors = dict(zip(map(id, calls.inputs), keras.tree.flatten(inputs), strict=True))
+    costs, seen = [], set[int]()
+    with tf.device(device):
+        for number in range(len(calls.calls)):
+            stage = stage_of(calls, number, number + 1)
+            outputs, seconds = _timed(stage, tensors)
+            tensors.update(zip(stage.gives, outputs, strict=True))
+            new = [v for v in stage.layers.variables if id(v) not in seen]
+            seen.update(map(id, new))
+            costs.append(Cost(seconds, sum(map(_bytes, new)), sum(map(_bytes, outputs))))
+    return costs
+
+
+def balanced(costs: Sequence[Cost], stages: int, weight_factor: float, parts: int) -> list[int]:
+    """The first call of every stage, so that the greatest share of a stage is the least possible.
+
+    A share is that of the time, or of the memory, whichever is greater: a device that has half of
+    the time makes all others wait, and one that has half of the memory needs the most of it.
+
+    Args:
+        costs: Costs of the calls.
+        stages: Number of stages, at most that of the calls.
+        weight_factor: Bytes of a weight, its gradient and the optimizer's state of it, over those
+            of the weight.
+        parts: Micro-batches whose activations are kept at the same time.
+    """
+    seconds = [cost.seconds for cost in costs]
+    sizes = [weight_factor * c.weight_bytes + parts * c.activation_bytes for c in costs]
+    shares = [
+        (one / (sum(seconds) or 1.0), other / (sum(sizes) or 1.0))
+        for one, other in zip(seconds, sizes, strict=True)
+    ]
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if len(_filled(shares, middle)) <= stages:
+            high = middle
+        else:
+            low = middle
+    begins = _filled(shares, high)
+    # Where fewer stages are as good, the rest take single calls from the end.
+    return _split_up(begins, stages, len(shares))
+
+
+def _filled(shares: Sequence[tuple[float, float]], limit: float) -> list[int]:
+    """Stages that take calls while they stay within a limit."""
+    begins, time_share, size_share = [0], 0.0, 0.0
+    for number, (one, other) in enumerate(shares):
+        time_share, size_share = time_share + one, size_share + other
+        if number > begins[-1] and max(time_share, size_share) > limit:
+            begins.append(number)
+            time_share, size_share = one, other
+    return begins
+
+
+def _split_up(begins: list[int], stages: int, num_calls: int) -> list[int]:
+    for number in reversed(range(num_calls)):
+        if len(begins) >= stages:
+            break
+        if number not in begins:
+            begins = sorted([*begins, number])
+    return begins
+
+
+def read_placement(path: Path, calls: Calls, stages: int) -> list[int]:
+    """The first call of every stage, from a file with their names, one in a line.
+
+    Args:
+        path: The file; its first line is the first call of the second stage.
+        calls: Calls of the model.
+        stages: Number of stages.
+
+    Raises:
+        InputError: The file cannot be read.
+        UsageError: It is for another model, or another number of stages.
+    """
+    try:
+        names = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise file_error(error, str(path)) from error
+    numbers = {call.name: number for number, call in enumerate(calls.calls)}
+    for name in names:
+        if name not in numbers:
+            raise UsageError(
+                f"{path} has the layer {name!r}, which the model lacks. "
+                f"{did_you_mean(name, numbers)}The names are in the file stages.txt of a run."
+            )
+    begins = [0, *(numbers[name] for name in names)]
+    if len(begins) != stages or sorted(set(begins)) != begins:
+        raise UsageError(
+            f"{path} has {len(names)} layers, and --stages {stages} needs {stages - 1}: the first "
+            "one of each stage but the first, in the order of the model, none twice."
+        )
+    return begins
+
+
+def placement_text(calls: Calls, begins: Sequence[int]) -> str:
+    """The text of such a file."""
+    return "".join(f"{calls.calls[begin].name}\n" for begin in begins[1:])
+
+
+def _timed(stage: Stage, tensors: Values) -> tuple[list[Any], float]:
+    """The outputs of a stage, and the seconds of a forward and a backward pass."""
+    values = {id(v): tf.identity(v.value) for v in stage.layers.variables}
+    weights = [values[id(v)] for v in stage.layers.trainable_variables]
+    sources = [*weights, *differentiable({key: tensors[key] for key in stage.takes}).values()]
+    best = float("inf")
+    for _ in range(_TURNS):
+        start = time.perf_counter()
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            outputs, _ = stage.run(tensors, values, training=True)
+        given = differentiable(dict(zip(stage.gives, outputs, strict=True)))
+        gradients = tape.gradient(list(given.values()), sources) if given else []
+        for tensor in [*outputs, *(one for one in gradients if one is not None)]:
+            tf.convert_to_tensor(tensor).numpy()  # a GPU is done when it has answered
+        best = min(best, time.perf_counter() - start)
+    return outputs, best
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of a tensor, or of a Keras variable."""
+    return math.prod(value.shape) * int(tf.as_dtype(value.dtype).size)
