@@ -227,8 +227,7 @@ class TrainOptions:
     )
     place: Path | None = option(
         None,
-        "With --strategy pipeline, the name of the first layer of every stage but the first, one "
-        "in a line, as in the file stages.txt of a run.",
+        "With --strategy pipeline, the stage of every layer, like the file stages.txt of a run.",
         "FILE",
         type=Path,
         shown="measured, for equal shares of time and memory",

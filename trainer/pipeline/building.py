@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from foundation.errors import UsageError
+from foundation.errors import InputError, UsageError
 from foundation.wording import counted
 from trainer.models.heads import parts_for_training
 from trainer.models.shapes import InputShape, examples
@@ -65,9 +65,10 @@ def divide(options: Settings, model: Any, shape: InputShape, slots: int, stored:
         )
     parts = _microbatches(options, len(rows), stages)
     costs: list[placement.Cost] = []
-    path = options.place or (stored if _is_for(stored, stages) else None)
-    if path is not None:
-        begins = placement.read_placement(path, calls, stages)
+    if options.place is not None:
+        begins = placement.read_placement(options.place, calls, stages)
+    elif (kept := _stored(stored, calls, stages)) is not None:
+        begins = kept
     else:
         size = options.batch_size // (parts * len(rows))
         inputs = keras.tree.map_structure(tf.convert_to_tensor, examples(shape, size))
@@ -96,11 +97,12 @@ def _microbatches(options: Settings, rows: int, stages: int) -> int:
     return options.microbatches or max(n for n in divisors if n <= _PARTS_PER_STAGE * stages)
 
 
-def _is_for(path: Path, stages: int) -> bool:
+def _stored(path: Path, calls: Calls, stages: int) -> list[int] | None:
+    """The placement of a run that continues; None if it has no such one."""
     try:
-        return len(path.read_text(encoding="utf-8").split()) == stages - 1
-    except (OSError, UnicodeDecodeError):
-        return False
+        return placement.read_placement(path, calls, stages)
+    except (InputError, UsageError):
+        return None
 
 
 def _lines(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from typing import Any
 
@@ -17,14 +16,12 @@ class Call:
     """One call of a layer, or of a function of `keras.ops`.
 
     Attributes:
-        name: Name of the layer; of a further call of it with the number of the call, "dense:2".
-        operation: What is called.
+        name: Name of the layer.
         arguments: Positional and named arguments, with KerasTensors in them.
         outputs: KerasTensors that it returns.
     """
 
     name: str
-    operation: Any
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     outputs: list[Any]
 
@@ -32,11 +29,6 @@ class Call:
     def inputs(self) -> list[Any]:
         """The KerasTensors that it takes."""
         return tensors_of(self.arguments)
-
-    @property
-    def variables(self) -> list[Any]:
-        """Variables of the layer."""
-        return list(getattr(self.operation, "variables", ()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,30 +66,23 @@ def calls_of(model: Any) -> Calls:
             "--strategy."
         )
     calls: list[Call] = []
-    names: collections.Counter[str] = collections.Counter()
 
     def call(operation: Any, *args: Any, **kwargs: Any) -> Any:
         inner = _functional(operation)
         # A model that is called with more than its inputs (training=False, say) is one operation.
         is_plain = len(args) == 1 and all(value is None for value in kwargs.values())
         if inner is not None and is_plain:
-            return _called_anew(inner, call, args[0]).output
+            return walk(inner, args[0])
         outputs = operation(*args, **kwargs)
-        names[operation.name] += 1
-        count = names[operation.name]
-        name = operation.name if count == 1 else f"{operation.name}:{count}"
-        calls.append(Call(name, operation, (args, kwargs), tensors_of(outputs)))
+        calls.append(Call(operation.name, (args, kwargs), tensors_of(outputs)))
         return outputs
 
-    # Cloned, for the calls are then handed out in order; the layers are not.
-    whole = _called_anew(functional, call)
-    return Calls(keras.tree.flatten(whole.input), calls, keras.tree.flatten(whole.output)[0])
+    def walk(model: Any, inputs: Any) -> Any:
+        # Private: what `keras.models.clone_model` does, which would also make a model of it.
+        return model._run_through_graph(inputs, operation_fn=lambda layer: layer, call_fn=call)
 
-
-def _called_anew(model: Any, call: Any, inputs: Any = None) -> Any:
-    return keras.models.clone_model(
-        model, inputs, clone_function=lambda layer: layer, call_function=call
-    )
+    output = walk(functional, functional.input)
+    return Calls(keras.tree.flatten(functional.input), calls, keras.tree.flatten(output)[0])
 
 
 def _functional(operation: Any) -> Any:

@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from foundation.errors import UsageError, file_error
-from foundation.wording import did_you_mean
+from foundation.wording import counted
 from trainer.pipeline.calls import Calls
 from trainer.pipeline.stages import Stage, Values, differentiable, stage_of
 
@@ -112,10 +112,10 @@ def _split_up(begins: list[int], stages: int, num_calls: int) -> list[int]:
 
 
 def read_placement(path: Path, calls: Calls, stages: int) -> list[int]:
-    """The first call of every stage, from a file with their names, one in a line.
+    """The first call of every stage, from a file like that of `placement_text`.
 
     Args:
-        path: The file; its first line is the first call of the second stage.
+        path: The file.
         calls: Calls of the model.
         stages: Number of stages.
 
@@ -124,28 +124,33 @@ def read_placement(path: Path, calls: Calls, stages: int) -> list[int]:
         UsageError: It is for another model, or another number of stages.
     """
     try:
-        names = path.read_text(encoding="utf-8").split()
+        words = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise file_error(error, str(path)) from error
-    numbers = {call.name: number for number, call in enumerate(calls.calls)}
-    for name in names:
-        if name not in numbers:
-            raise UsageError(
-                f"{path} has the layer {name!r}, which the model lacks. "
-                f"{did_you_mean(name, numbers)}The names are in the file stages.txt of a run."
-            )
-    begins = [0, *(numbers[name] for name in names)]
-    if len(begins) != stages or sorted(set(begins)) != begins:
+    numbers = [word[0] for word in words if word]
+    if len(numbers) != len(calls.calls):
         raise UsageError(
-            f"{path} has {len(names)} layers, and --stages {stages} needs {stages - 1}: the first "
-            "one of each stage but the first, in the order of the model, none twice."
+            f"{path} has {counted(len(numbers), 'line')}, and the model "
+            f"{counted(len(calls.calls), 'layer')}. Pass a file with a line for each layer: the "
+            "number of its stage, and its name."
+        )
+    expected = [str(stage + 1) for stage in range(stages)]
+    begins = [numbers.index(number) for number in expected if number in numbers]
+    if list(dict.fromkeys(numbers)) != expected or sorted(numbers, key=int) != numbers:
+        raise UsageError(
+            f"{path} does not have the stages 1 to {stages} in order, with a layer for each. "
+            f"Correct the numbers, or pass --stages {len(set(numbers))}."
         )
     return begins
 
 
 def placement_text(calls: Calls, begins: Sequence[int]) -> str:
-    """The text of such a file."""
-    return "".join(f"{calls.calls[begin].name}\n" for begin in begins[1:])
+    """A line for each layer: the number of its stage, from 1 on, and its name."""
+    lines, stage = [], 0
+    for number, call in enumerate(calls.calls):
+        stage += number in begins
+        lines.append(f"{stage} {call.name}\n")
+    return "".join(lines)
 
 
 def _timed(stage: Stage, tensors: Values) -> tuple[list[Any], float]:
