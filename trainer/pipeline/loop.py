@@ -76,12 +76,12 @@ class PipelineLoop(Loop):
             state: Values of the other variables, which it changes.
             sums: Sums of the gradients so far, to which it adds its own.
         """
-        inputs, *further = part
+        inputs, targets, *given = part
         outcome: Any = None
 
         def loss(outputs: list[Any], penalties: list[Any]) -> Any:
             nonlocal outcome
-            outcome = self._objective.trained(outputs[0], *further, values=copies[-1])
+            outcome = self._objective.trained(outputs[0], targets, *given, values=copies[-1])
             return self._target(outcome.losses, penalties, self._parts)
 
         tensors = self._stages.inputs(fed(inputs))

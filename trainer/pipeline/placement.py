@@ -121,12 +121,14 @@ def read_placement(path: Path, calls: Calls, stages: int) -> list[int]:
 
     Raises:
         InputError: The file cannot be read.
-        UsageError: It is for another model, or another number of stages.
+        UsageError: It is not text, or for another model, or another number of stages.
     """
     try:
         words = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise file_error(error, str(path)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not text: {error}. Pass a file like stages.txt.") from error
     numbers = [word[0] for word in words if word]
     if len(numbers) != len(calls.calls):
         raise UsageError(

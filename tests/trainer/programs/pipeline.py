@@ -1,6 +1,6 @@
 """Trains tiny models on logical CPU devices: pipeline.py COUNT RUN_DIR OPTIONS...
 
-OPTIONS are JSON. Prints a JSON object for each of them, or the text of a UsageError.
+OPTIONS are JSON. Prints a JSON object for each of them,
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tiny
 
-from shard_format import UsageError
+from shard_format import ShardmillError
 from trainer.events import Notice
 from trainer.monitoring import records
 from trainer.options import TrainOptions
@@ -28,11 +28,15 @@ records.Records._draw = lambda *arguments: None  # takes longer than the run
 for number, text in enumerate(sys.argv[3:]):
     given = {"model": "tiny:dense", "image_size": 8, "batch_size": 16, "epochs": 2}
     given |= {"precision": "float32", "run_dir": f"{sys.argv[2]}/{number}"} | json.loads(text)
-    events = []
+    stop, events = tiny.stop_after(given.pop("stop_after", 0)), []
     options = TrainOptions("none", **given)
+    data = tiny.data(batch_size=options.batch_size)
     try:
-        result = train_on(tiny.data(batch_size=options.batch_size), options, events.append)
-    except UsageError as error:
+        result = train_on(data, options, lambda event: events.append(event) or stop(event))
+    except tiny.Stopped:
+        print(json.dumps("stopped"))
+        continue
+    except ShardmillError as error:
         print(json.dumps(str(error)))
         continue
     model = keras.models.load_model(result.model_path)
