@@ -19,7 +19,7 @@ from typing_extensions import override
 from trainer.loop import Loop, fed
 from trainer.objective import COUNTS
 from trainer.optimization.gradients import dense
-from trainer.pipeline.stages import Stage, Stages, Values, differentiable, moved
+from trainer.pipeline.stages import LayerStage, Stages, Values, differentiable, moved
 
 # from the outputs of a stage and its penalties to what is differentiated, beside its outputs
 Finish = Callable[[list[Any], list[Any]], Any]
@@ -118,7 +118,7 @@ class _Pass:
         finish: What is differentiated, see `Finish`.
     """
 
-    def __init__(self, stage: Stage, device: str, weights: Values, finish: Finish) -> None:
+    def __init__(self, stage: LayerStage, device: str, weights: Values, finish: Finish) -> None:
         self._stage = stage
         self._device = device
         self._weights = weights

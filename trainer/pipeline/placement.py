@@ -18,7 +18,7 @@ import tensorflow as tf
 from foundation.errors import UsageError, file_error
 from foundation.wording import counted
 from trainer.pipeline.calls import Calls
-from trainer.pipeline.stages import Stage, Values, differentiable, stage_of
+from trainer.pipeline.stages import LayerStage, Values, differentiable, stage_of
 
 _TURNS = 3  # of which the fastest counts; the first one also loads kernels
 _HALVINGS = 40  # of the interval in which the greatest share of a device is
@@ -155,7 +155,7 @@ def placement_text(calls: Calls, begins: Sequence[int]) -> str:
     return "".join(lines)
 
 
-def _timed(stage: Stage, tensors: Values) -> tuple[list[Any], float]:
+def _timed(stage: LayerStage, tensors: Values) -> tuple[list[Any], float]:
     """The outputs of a stage, and the seconds of a forward and a backward pass."""
     values = {id(v): tf.identity(v.value) for v in stage.layers.variables}
     weights = [values[id(v)] for v in stage.layers.trainable_variables]

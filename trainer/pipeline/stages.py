@@ -21,7 +21,7 @@ Values = dict[int, Any]  # id of a Keras variable -> its value
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
+class LayerStage:
     """Consecutive layers of a model.
 
     Attributes:
@@ -187,14 +187,14 @@ def _homes(variables: list[list[Any]]) -> dict[int, int]:
     return homes
 
 
-def stage_of(calls: Calls, begin: int, end: int) -> Stage:
+def stage_of(calls: Calls, begin: int, end: int) -> LayerStage:
     """The stage that makes the calls [begin, end)."""
     before = [*calls.inputs, *_given(calls, 0, begin)]
     here = _given(calls, begin, end)
     taken = _used(before, [t for call in calls.calls[begin:end] for t in call.inputs])
     later = [t for call in calls.calls[end:] for t in call.inputs]
     given = _used(here, [*later, calls.output])
-    return Stage(keras.Model(taken, given), [id(t) for t in taken], [id(t) for t in given])
+    return LayerStage(keras.Model(taken, given), [id(t) for t in taken], [id(t) for t in given])
 
 
 def _given(calls: Calls, begin: int, end: int) -> list[Any]:

@@ -1,6 +1,7 @@
 """Trains tiny models on logical CPU devices: pipeline.py COUNT RUN_DIR OPTIONS...
 
-OPTIONS are JSON. Prints a JSON object for each of them,
+OPTIONS are JSON; "stop_after" is an epoch. Prints a report of each run as JSON, or the text of
+its error, or "stopped".
 """
 
 import json
@@ -28,11 +29,17 @@ records.Records._draw = lambda *arguments: None  # takes longer than the run
 for number, text in enumerate(sys.argv[3:]):
     given = {"model": "tiny:dense", "image_size": 8, "batch_size": 16, "epochs": 2}
     given |= {"precision": "float32", "run_dir": f"{sys.argv[2]}/{number}"} | json.loads(text)
-    stop, events = tiny.stop_after(given.pop("stop_after", 0)), []
+    stop = tiny.stop_after(given.pop("stop_after", 0))
+    events = []
+
+    def on_event(event, events=events, stop=stop):
+        events.append(event)
+        stop(event)
+
     options = TrainOptions("none", **given)
     data = tiny.data(batch_size=options.batch_size)
     try:
-        result = train_on(data, options, lambda event: events.append(event) or stop(event))
+        result = train_on(data, options, on_event)
     except tiny.Stopped:
         print(json.dumps("stopped"))
         continue
