@@ -76,21 +76,21 @@ class PipelineLoop(Loop):
             state: Values of the other variables, which it changes.
             sums: Sums of the gradients so far, to which it adds its own.
         """
-        inputs, targets, *given = part
+        inputs, targets, weights = (*part, None)[:3]
         outcome: Any = None
 
         def loss(outputs: list[Any], penalties: list[Any]) -> Any:
             nonlocal outcome
-            outcome = self._objective.trained(outputs[0], targets, *given, values=copies[-1])
+            outcome = self._objective.trained(outputs[0], targets, weights, values=copies[-1])
             return self._target(outcome.losses, penalties, self._parts)
 
         tensors = self._stages.inputs(fed(inputs))
         passes = []
-        for stage, device, weights in zip(
+        for stage, device, values in zip(
             self._stages.stages, self._stages.devices[row], copies, strict=True
         ):
             is_last = stage is self._stages.stages[-1]
-            one = _Pass(stage, device, weights, loss if is_last else self._penalty)
+            one = _Pass(stage, device, values, loss if is_last else self._penalty)
             tensors.update(one.forward(tensors, state, keep=is_last or not self._recompute))
             passes.append(one)
         slopes: Values = {}
