@@ -25,8 +25,8 @@ def start(write_set):
         env={**os.environ, "PYTHONPATH": str(root)},
     )
 
-    def run(directory, moment, code=0, devices=1, epochs=3):
-        process.stdin.write(json.dumps([str(directory), devices, epochs, moment]) + "\n")
+    def run(directory, moment, code=0, strategy="default", epochs=3):
+        process.stdin.write(json.dumps([str(directory), strategy, epochs, moment]) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         # A run may be at its end before the clock is.
@@ -53,33 +53,39 @@ FOUND_BY_TWO = {"train:1:3": (1, 0, 0), "never": (1, 1, 2)}
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(("devices", "found"), [(1, FOUND), (2, FOUND_BY_TWO)])
+@pytest.mark.parametrize(
+    ("strategy", "found"),
+    [("default", FOUND), ("mirrored", FOUND_BY_TWO), ("pipeline", FOUND_BY_TWO)],
+)
 def test_a_run_killed_between_two_operations_resumes_at_the_place_before(
-    start, tmp_path, devices, found
+    start, tmp_path, strategy, found
 ):
     for moment, (epoch, low, high) in found.items():
         code = 0 if moment == "never" else -signal.SIGKILL
-        first_epoch, first_step = start(tmp_path / "cut", moment, code, devices)["began"]
+        first_epoch, first_step = start(tmp_path / "cut", moment, code, strategy)["began"]
         assert first_epoch == epoch and low <= first_step <= high, moment
-    start(tmp_path / "whole", "never", devices=devices)
+    start(tmp_path / "whole", "never", strategy=strategy)
     assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
 @pytest.mark.proof
 # One kill alone may come when the run has ended: each takes other CPU time.
-@pytest.mark.parametrize(("rounds", "kills_each"), [(1, 2), (10, 5)])
+@pytest.mark.parametrize(
+    ("strategy", "rounds", "kills_each"),
+    [("default", 1, 2), ("default", 10, 5), ("mirrored", 4, 5), ("pipeline", 4, 5)],
+)
 def test_a_run_killed_at_seeded_moments_ends_like_one_that_was_not(
-    start, tmp_path, rounds, kills_each
+    start, tmp_path, strategy, rounds, kills_each
 ):
     """The earliest kill first: it does little, and leaves enough for the others."""
     whole = tmp_path / "whole"
-    span = start(whole, "cpu:1000")["seconds"]
+    span = start(whole, "cpu:1000", strategy=strategy)["seconds"]
     kills = 0
     for number in range(rounds):
         draw, cut = random.Random(number), tmp_path / str(number)
         for part in range(kills_each):
             moment = (part + draw.random()) / kills_each * span
-            kills += start(cut, f"cpu:{moment}", -signal.SIGKILL)["code"] != 0
-        start(cut, "cpu:1000")
+            kills += start(cut, f"cpu:{moment}", -signal.SIGKILL, strategy)["code"] != 0
+        start(cut, "cpu:1000", strategy=strategy)
         assert_same(whole, cut)
     assert kills >= (kills_each + 1) // 2 * rounds

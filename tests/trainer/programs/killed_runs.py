@@ -1,6 +1,6 @@
 """Trains on a shard set, again and again, each time in a forked process: killed_runs.py SET.
 
-Each line of stdin is JSON, [RUN_DIR, DEVICES, EPOCHS, MOMENT]; the answer is a line of JSON with
+Each line of stdin is JSON, [RUN_DIR, STRATEGY, EPOCHS, MOMENT]; the answer is a line of JSON with
 `code`, as subprocess has it, `seconds` of CPU time, and `began`, the place where it began, or
 null. TensorFlow is imported once; nothing of it runs before the fork. MOMENT is one of
 
@@ -88,10 +88,10 @@ def killed(moment, began):
     return on_event
 
 
-def run(directory, devices, epochs, moment, began):
+def run(directory, strategy, epochs, moment, began):
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * devices,
+        [tf.config.LogicalDeviceConfiguration()] * (1 if strategy == "default" else 2),
     )
     records.Records._draw = lambda *arguments: None  # takes longer than the run
     # As in the other tests: most of the time of these short runs goes into graphs.
@@ -105,7 +105,7 @@ def run(directory, devices, epochs, moment, began):
         epochs=epochs,
         precision="float32",
         augment="strong",
-        strategy="mirrored" if devices > 1 else "default",
+        strategy=strategy,
         checkpoint_minutes=1e-9,
         deterministic=True,
     )
