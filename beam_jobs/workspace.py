@@ -25,10 +25,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from beam_jobs.columns import Columns
-from beam_jobs.lease import Lease
 from foundation import storage
 from foundation.processes.locks import is_same_file, try_lock
 from foundation.storage import Place
+from foundation.storage.lease import Lease
 from shard_format import DamageError, InputError, file_sha256, naming, open_index
 from shard_format.set_paths import check_no_links
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +48,26 @@ class _PlaceType(click.ParamType[Any]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         return self._path.shell_complete(ctx, param, incomplete)
+
+
+def local_copy(model: Place) -> Path:
+    """The path of a run or an export; one at a URL is copied until the command ends.
+
+    Checkpoints and logs stay where they are.
+
+    Raises:
+        InputError: There are no files at the URL.
+    """
+    if isinstance(model, Path):
+        return model
+    from foundation.storage import fetch_tree
+    from shard_format import InputError
+
+    scratch = click.get_current_context().with_resource(TemporaryDirectory(prefix="shardmill-"))
+    folder = Path(scratch, model.name)
+    if not fetch_tree(model, folder, ("checkpoints", "head", "lock", "tensorboard")):
+        raise InputError(f"There are no files in {model}. Pass the URL of a run or an export.")
+    return folder
 
 
 PLACE = _PlaceType(click.Path())

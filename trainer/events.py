@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
+from foundation.storage import Place
 from trainer.baseline import Baseline
 
 
@@ -204,7 +204,7 @@ class RunDone:
         seconds: Wall time of this process's part of the run.
     """
 
-    model_path: Path
+    model_path: Place
     seconds: float
 
 
@@ -213,7 +213,7 @@ class TrainResult:
     """What a finished run leaves.
 
     Attributes:
-        run_dir: The directory of the run.
+        run_dir: The directory of the run, or its URL.
         model_path: The trained model, a `.keras` file in it.
         history: Every epoch, also those of earlier processes.
         seconds: Wall time of this process's part of the run.
@@ -223,12 +223,12 @@ class TrainResult:
             training; None without validation, and where records do not have one label.
     """
 
-    run_dir: Path
-    model_path: Path
+    run_dir: Place
+    model_path: Place
     history: tuple[EpochDone, ...]
     seconds: float
     best: EpochDone | None = None
-    best_path: Path | None = None
+    best_path: Place | None = None
     baseline: Baseline | None = None
 
     @property

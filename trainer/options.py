@@ -12,7 +12,7 @@ from typing import Any
 
 from foundation.errors import UsageError
 from foundation.options import Limits, check_choice, check_declared, flag_of, option
-from foundation.storage import Place, local_place_of, place_of
+from foundation.storage import READ_ONLY, Place, local_place_of, place_of, refuse_to_write
 from foundation.wording import parse_size
 from reader.options import KINDS, ReadOptions
 from trainer.defaults import DEFAULTS, shown_default
@@ -81,12 +81,13 @@ class TrainOptions:
 
     Attributes:
         data: Directory of the shard set, or its URL.
-        run_dir: Directory for checkpoints, history, TensorBoard files and the trained model.
+        run_dir: Directory for checkpoints, history, TensorBoard files and the trained model; or a
+            URL, see `trainer.checkpointing.remote_run`.
         train_split: Split to train on.
     """
 
     data: Place = dataclasses.field(metadata=_NO_IDENTITY)
-    run_dir: Path = dataclasses.field(metadata=_NO_IDENTITY)
+    run_dir: Place = dataclasses.field(metadata=_NO_IDENTITY)
     label: str | None = _read_option(
         "label", help="Label to train on, by name.", metavar="NAME", type=str
     )
@@ -387,7 +388,9 @@ class TrainOptions:
     def __post_init__(self) -> None:
         # Callers may pass strings; every path below is a Path, or a Url.
         object.__setattr__(self, "data", place_of(self.data))
-        object.__setattr__(self, "run_dir", local_place_of(self.run_dir))
+        object.__setattr__(self, "run_dir", place_of(self.run_dir))
+        if str(self.run_dir).startswith(READ_ONLY):
+            refuse_to_write(self.run_dir, "--run-dir ")
         object.__setattr__(self, "weights", self.weights and local_place_of(self.weights))
         object.__setattr__(self, "place", self.place and local_place_of(self.place))
         check_declared(self, name_of=flag_of)
@@ -502,8 +505,9 @@ class TrainOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(TrainOptions):
-    """Options with all defaults filled in; see TrainOptions."""
+    """Options with all defaults filled in, of a run in a local directory; see TrainOptions."""
 
+    run_dir: Path = dataclasses.field(metadata=_NO_IDENTITY)
     model: str
     batch_size: int
     epochs: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from trainer.checkpointing import checkpoint_files, checkpoints, run_dir
 from trainer.checkpointing.best import best_epoch, is_over, require_validation
 from trainer.checkpointing.kept_set import keep_set
 from trainer.checkpointing.progress import Progress
+from trainer.checkpointing.remote_run import copied
 from trainer.checkpointing.run_lock import RunLock
 from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.devices import configure_devices
@@ -43,11 +44,29 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
         data = open_data(options, (team.index, team.size))
         if data.manifest is not None and (program := starting_program(data.manifest.schema)):
             on_event(Notice(f"labels are learned; {program}"))
-        start = None
-        if options.head_epochs is not None:
-            head = train_on(data, _head_run(options), on_event, team)
-            start = head.best_path or head.model_path  # without validation the last epoch
-        return train_on(data, options, on_event, team, start)
+        if isinstance(options.run_dir, Path):
+            return _train_phases(data, options, options.run_dir, on_event, team)
+        with copied(options.run_dir, team, on_event) as copy:
+            result = _train_phases(data, options, copy.folder, copy.on_event, team, copy.send)
+            team.from_chief(copy.send)
+            return copy.result(result)
+
+
+def _train_phases(
+    data: Data,
+    options: TrainOptions,
+    directory: Path,
+    on_event: OnEvent,
+    team: Team,
+    on_checkpoint: Callable[[], None] = lambda: None,
+) -> TrainResult:
+    """Trains in a local directory, with --head-epochs the head alone first."""
+    options, start = dataclasses.replace(options, run_dir=directory), None
+    if options.head_epochs is not None:
+        head = train_on(data, _head_run(options), on_event, team, None, on_checkpoint)
+        # Without validation the last epoch.
+        start = directory / run_dir.HEAD / (run_dir.BEST if head.best else run_dir.MODEL)
+    return train_on(data, options, on_event, team, start, on_checkpoint)
 
 
 def _head_run(options: TrainOptions) -> TrainOptions:
@@ -73,15 +92,17 @@ def train_on(
     on_event: OnEvent = ignore,
     team: Team | None = None,
     start: Path | None = None,
+    on_checkpoint: Callable[[], None] = lambda: None,
 ) -> TrainResult:
     """One phase of `train`, on any data, which is this worker's part if the team has several.
 
-    It begins with the weights in the file `start`, or in that of the options.
+    It begins with the weights in the file `start`, or in that of the options. `on_checkpoint` is
+    called in another thread whenever a checkpoint is whole.
     """
     team = team or Team(STRATEGIES[asked.strategy]())
     options = asked.settled(data.kind)
     with _locked(team, options, on_event):
-        return _train_in(data, options, on_event, team, start)
+        return _train_in(data, options, on_event, team, start, on_checkpoint)
 
 
 @contextlib.contextmanager
@@ -106,7 +127,12 @@ def _locked(team: Team, options: Settings, on_event: OnEvent) -> Iterator[None]:
 
 
 def _train_in(
-    data: Data, options: Settings, on_event: OnEvent, team: Team, start: Path | None
+    data: Data,
+    options: Settings,
+    on_event: OnEvent,
+    team: Team,
+    start: Path | None,
+    on_checkpoint: Callable[[], None],
 ) -> TrainResult:
     """Trains like `train_on`, with the run directory locked."""
     started = time.perf_counter()
@@ -131,6 +157,7 @@ def _train_in(
         learner.optimizer,
         options.keep_checkpoints,
         before=[options.run_dir / run_dir.HISTORY],
+        on_whole=on_checkpoint,
     )
 
     def restore() -> None:

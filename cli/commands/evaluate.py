@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.places import FILE, LOCAL, PLACE
+from cli.places import FILE, PLACE, local_copy
 from cli.run_options import EPOCH
 from foundation.storage import Place
 
@@ -21,7 +20,7 @@ _NAME_WIDTH = 30
 
 
 @click.command()
-@click.argument("model", metavar="MODEL", type=LOCAL)
+@click.argument("model", metavar="MODEL", type=PLACE)
 @click.option(
     "--data",
     type=PLACE,
@@ -34,14 +33,14 @@ _NAME_WIDTH = 30
 @click.option("--page", type=FILE, metavar="FILE", help="Write an HTML page with the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def evaluate(
-    model: Path, data: Place | None, split: str, epoch: str, page: Place | None, as_json: bool
+    model: Place, data: Place | None, split: str, epoch: str, page: Place | None, as_json: bool
 ) -> None:
     """Measure a model on records that it was not trained on.
 
-    MODEL is the directory of a run or of an export, of which the latest version answers, or a
-    .tflite or .onnx file. It prints loss and accuracy, next to the accuracy of always answering the
-    most frequent class, and precision and recall of each class; --json and --page also have the
-    confusion matrix. Of a language model it prints loss and perplexity.
+    MODEL is the directory of a run or of an export, of which the latest version answers, or its
+    URL, or a .tflite or .onnx file. It prints loss and accuracy, next to the accuracy of always
+    answering the most frequent class, and precision and recall of each class; --json and --page
+    also have the confusion matrix. Of a language model it prints loss and perplexity.
 
     Files in a folder are as they were before preprocessing, as for 'shardmill predict'.
 
@@ -57,7 +56,8 @@ def evaluate(
     """
     from shard_format import InputError
 
-    if not model.exists():
+    path = local_copy(model)
+    if not path.exists():
         raise InputError(
             f"{model} does not exist. Pass the --run-dir of 'shardmill train' or the --out of "
             "'shardmill export'."
@@ -79,7 +79,8 @@ def evaluate(
         def show(done: int, total: int) -> None:
             bars.update("evaluate", done, total, "records")
 
-        result = measured(model, data, split, epoch, show, text_cleaner)
+        result = measured(path, data, split, epoch, show, text_cleaner)
+    result = dataclasses.replace(result, model=result.model.replace(str(path), str(model)))
     if page is not None:
         from cli.evaluation_page import write_page
 

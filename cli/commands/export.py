@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import click_options
-from cli.places import LOCAL
+from cli.places import LOCAL, PLACE, local_copy
+from foundation.storage import Place
 from trainer.export.options import ExportOptions
 
 if TYPE_CHECKING:
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=LOCAL)
+@click.argument("run", metavar="RUN", type=PLACE)
 @click.option(
     "--out",
     type=LOCAL,
     metavar="DIR",
-    help="Directory for the model (default: RUN-TARGET next to RUN).",
+    help="Directory for the model (default: RUN-TARGET next to RUN; of a URL, NAME-TARGET here).",
 )
 @click_options(ExportOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
+def export(run: Place, out: Path | None, as_json: bool, **values: Any) -> None:
     """Export the model of a finished training.
 
     \b
@@ -38,9 +39,9 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
     tflite       for LiteRT on phones: pixels or token ids in, float32 or quantized
     onnx         for ONNX Runtime: pixels or token ids in
 
-    RUN is all that is needed; its set is read for --evaluate and --quantize int8 only. Every model
-    computes in float32. export.json next to it has the classes, the size of images and the
-    measurements. tflite and onnx need 'pip install shardmill[export]'.
+    RUN, a directory or its URL, is all that is needed; its set is read for --evaluate and
+    --quantize int8 only. Every model computes in float32. export.json next to it has the classes,
+    the size of images and the measurements. tflite and onnx need 'pip install shardmill[export]'.
 
     \b
     Examples:
@@ -51,9 +52,9 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
       shardmill export run --evaluate --data /mnt/set     if the set has moved since the training
     """
     if out is None:
-        resolved = run.resolve()
+        resolved = run.resolve() if isinstance(run, Path) else Path(run.name)
         out = resolved.with_name(f"{resolved.name}-{values['to']}")
-    options = ExportOptions(run=run, out=out, **values)
+    options = ExportOptions(run=local_copy(run), out=out, **values)
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
     from trainer.devices import require_tensorflow_backend
@@ -84,10 +85,10 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
             }
         )
         return
-    _print(done, options)
+    _print(done, options, run)
 
 
-def _print(done: ExportedModel, options: ExportOptions) -> None:
+def _print(done: ExportedModel, options: ExportOptions, run: Place) -> None:
     from cli.console import say, stdout, table
     from foundation.wording import format_bytes
 
@@ -110,7 +111,7 @@ def _print(done: ExportedModel, options: ExportOptions) -> None:
     if options.to == "saved-model" and done.kind != "packed":
         # Where the tokenizer is not in the model, there is one signature, and only the run has it.
         takes_ids = done.kind == "tokens" and len(done.signatures) == 1
-        predictor = options.run if takes_ids else done.path.parent
+        predictor = run if takes_ids else done.path.parent
         say(f"next       shardmill predict {predictor} FILE")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.places import LOCAL, PLACE
+from cli.places import PLACE, local_copy
 from cli.run_options import EPOCH
 from foundation.storage import Place
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", metavar="MODEL", type=LOCAL)
+@click.argument("model", metavar="MODEL", type=PLACE)
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @click.option("--text", "texts", multiple=True, metavar="TEXT", help="A text to classify; repeat.")
 @click.option(
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def predict(
-    model: Path,
+    model: Place,
     files: Sequence[str],
     texts: Sequence[str],
     lines: bool,
@@ -48,9 +48,10 @@ def predict(
     """Predict the classes of images or texts.
 
     MODEL is the directory of a run, or of an export to saved-model, of which the latest version
-    answers. Files, or all files in folders, are as they were before preprocessing: images are
-    decoded and resized as in the set, and texts go through its cleaning steps, whether or not an
-    export has them. A text that these would reject is predicted all the same, with a note.
+    answers, or its URL. Files, or all files in folders, are as they were before preprocessing:
+    images are decoded and resized as in the set, and texts go through its cleaning steps, whether
+    or not an export has them. A text that these would reject is predicted all the same, with a
+    note.
     "-" reads a text from stdin.
 
     \b
@@ -75,7 +76,8 @@ def predict(
     from trainer.export.locating import locate
 
     require_tensorflow_backend()
-    locate(model, epoch)  # what is wrong is said at once: loading TensorFlow takes seconds
+    path = local_copy(model)
+    locate(path, epoch)  # what is wrong is said at once: loading TensorFlow takes seconds
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the model")
@@ -84,7 +86,7 @@ def predict(
         with naming_extras():
             from trainer.export.predicting import open_predictor
 
-            predictor = open_predictor(model, epoch, data, text_cleaner)
+            predictor = open_predictor(path, epoch, data, text_cleaner)
         _require_kind(predictor, texts, lines)
         names = _listed(files)
         failed: list[Prediction] = []

@@ -16,7 +16,7 @@ import click
 from cli import ending
 from cli.config_file import config_options, save
 from cli.options import click_options
-from cli.places import LOCAL, PLACE
+from cli.places import PLACE
 from foundation.processes.signals import exit_now
 from foundation.storage import Place
 from trainer.events import (
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIR", type=PLACE)
 @click.option(
     "--run-dir",
-    type=LOCAL,
+    type=PLACE,
     metavar="RUN",
-    help="Directory for checkpoints, logs and model (default: DIR-run next to DIR; of a URL, "
-    "NAME-run here).",
+    help="Directory for checkpoints, logs and model, or its URL (default: DIR-run next to DIR; of "
+    "a URL, NAME-run here).",
 )
 @click_options(TrainOptions)
 @config_options(TrainOptions, {"directory": str, "run_dir": str})
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(
-    directory: Place, run_dir: Path | None, as_json: bool, save_config: str | None, **values: Any
+    directory: Place, run_dir: Place | None, as_json: bool, save_config: str | None, **values: Any
 ) -> None:
     """Train a Keras model on a shard set.
 
@@ -75,7 +75,7 @@ def train(
       shardmill train set --profile 100:110 --metrics-port 9100
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
-      shardmill train s3://bucket/set --run-dir runs/1
+      shardmill train s3://bucket/set --run-dir s3://bucket/runs/1
       shardmill train set --local-workers 2 --restarts 3
       shardmill train set --local-workers 4 --parameter-servers 1 --restarts 3
       shardmill train set --strategy multi_worker          on every machine, with TF_CONFIG
@@ -124,7 +124,7 @@ def _launched(options: TrainOptions) -> TrainOptions:
 
 
 def _default_run_dir(directory: Place) -> Path:
-    if not isinstance(directory, Path):  # a run is on a disk
+    if not isinstance(directory, Path):
         return Path(f"{directory.name}-run")
     resolved = directory.resolve()  # "." has no name of its own
     return resolved.with_name(f"{resolved.name}-run")
@@ -173,8 +173,10 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     return result
 
 
-def where_it_resumes(run_dir: Path) -> str:
+def where_it_resumes(run_dir: Place) -> str:
     """Where the same command resumes a run that was interrupted between checkpoints."""
+    if not isinstance(run_dir, Path):
+        return f"the same command resumes at the last checkpoint in {run_dir}, if there is one"
     from trainer.checkpointing.checkpoints import latest_progress
     from trainer.checkpointing.run_dir import CHECKPOINTS, HEAD
     from trainer.errors import place_text

@@ -22,8 +22,9 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_COPY_BYTES = 4 << 20  # 4 MiB
+_FETCHED = 4  # files that are copied at a time; each is read in many requests
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 
 
@@ -382,6 +385,27 @@ def list_tree(place: Place) -> Iterator[tuple[str, Stat]]:
     Symbolic links and what is not a regular file are left out.
     """
     return storage_of(place).list_tree(place)
+
+
+def fetch_tree(place: Place, folder: Path, left_out: Collection[str]) -> list[str]:
+    """Copies the files below a folder to a local one; returns their relative names.
+
+    Args:
+        place: The folder.
+        folder: Where the files get the same names; made if there are any.
+        left_out: Names of files and folders, at any depth, that are not copied.
+    """
+
+    def fetch(name: str) -> str:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_input(place / name) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, _COPY_BYTES)
+        return name
+
+    names = (name for name, _ in list_tree(place))
+    wanted = (name for name in names if not any(part in left_out for part in name.split("/")))
+    return list(in_parallel(fetch, wanted, remote=True, at_a_time=_FETCHED))
 
 
 def make_folder(place: Place) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from beam_jobs import ImageOptions, TextOptions, preprocess
 from beam_jobs.corpus.discovery import expand_globs, find_files
-from beam_jobs.lease import Lease
 from beam_jobs.progress import Follower, report
 from beam_jobs.repair import repair
 from foundation import storage
+from foundation.storage.lease import Lease
 from shard_format import InputError, Scope, naming, verify_set
 from tests.fixtures.proofs import examples
 
@@ -109,7 +109,7 @@ def lease(notes):
 
 
 def test_a_second_build_into_one_place_is_refused(memory, notes, monkeypatch):
-    monkeypatch.setattr("beam_jobs.lease.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("foundation.storage.lease.RENEW_SECONDS", 0.05)
     with lease(notes).held():
         with pytest.raises(InputError, match=r"Another build \(process \d+ on .*\) is writing to"):
             with lease(notes).held():
@@ -152,7 +152,7 @@ def test_one_of_many_builds_gets_a_stale_lease(memory, notes):
 
     over = threading.Event()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("beam_jobs.lease.RENEW_SECONDS", 0.05)
+        patch.setattr("foundation.storage.lease.RENEW_SECONDS", 0.05)
         threads = [threading.Thread(target=run) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -179,7 +179,7 @@ class IgnoringConditions:
 
 def test_a_build_that_starts_at_the_same_moment_is_named(memory, samples, monkeypatch):
     """Its lease makes the folder after this one has seen none."""
-    monkeypatch.setattr("beam_jobs.lease.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("foundation.storage.lease.RENEW_SECONDS", 0.05)
     source = memory.copy(samples, "bucket/photos")
     stat, held = memory.stat, []
 

@@ -14,12 +14,10 @@ from beam_jobs.replacement import ReplacementInStore
 from foundation import storage
 from shard_format import InputError, load_build, load_manifest, verify
 from shard_format.removed_records import read_removed
+from tests.fixtures.generations import Killed
+from tests.fixtures.memory_storage import die_after
 
 OUT = "memory://bucket/set"
-
-
-class Killed(BaseException):
-    """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
 
 @pytest.fixture
@@ -99,22 +97,6 @@ def test_there_is_a_whole_set_at_every_moment(memory, job, monkeypatch):
 
 def stop():
     raise Killed
-
-
-def die_after(operations, memory, patch):
-    left = [operations]
-
-    def counted(function):
-        def call(*args, **options):
-            if not left[0]:
-                raise Killed
-            left[0] -= 1
-            return function(*args, **options)
-
-        return call
-
-    for name in ("create", "delete"):
-        patch.setattr(memory, name, counted(getattr(memory, name)))
 
 
 def read_all(place):

@@ -36,6 +36,11 @@ _UNREADABLE = (tf.errors.OpError, ValueError, IndexError)
 OnDamaged = Callable[[Path, str, Path], None]
 
 
+def rank(name: str) -> int:
+    """The place of a file of a checkpoint in the order of writing; files are deleted in reverse."""
+    return 2 if name == LATEST else int(name.endswith(_RECORD))
+
+
 def prefix_of(directory: Path, number: int) -> Path:
     """What TensorFlow calls a checkpoint: the beginning of the paths of its files."""
     return directory / f"ckpt-{number}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,10 +44,17 @@ class Checkpoints:
             would be restored later too, and a wrong checkpoint would not be found out here.
         keep: Number of the latest checkpoints that stay.
         before: Files that a checkpoint needs, to be on the disk before it.
+        on_whole: Function called by the other thread when a checkpoint is whole.
     """
 
     def __init__(
-        self, directory: Path, model: Any, optimizer: Any, keep: int, before: Sequence[Path] = ()
+        self,
+        directory: Path,
+        model: Any,
+        optimizer: Any,
+        keep: int,
+        before: Sequence[Path] = (),
+        on_whole: Callable[[], None] = lambda: None,
     ) -> None:
         self._directory = directory
         # Lists of variables rather than the two objects: walking a Keras 3.15 model, TensorFlow
@@ -56,6 +63,7 @@ class Checkpoints:
         self._variables = {"model": model.variables, "optimizer": optimizer.variables}
         self._keep = keep
         self._before = before
+        self._on_whole = on_whole
         self._kept: list[int] | None = None
         self._next = 0
         self._writer: threading.Thread | None = None
@@ -187,6 +195,7 @@ class Checkpoints:
                 checkpoint_files.delete_others(self._directory, self._kept)  # what there is of it
                 raise
             self._kept = kept
+            self._on_whole()
         except Exception as error:  # raised in the thread that trains, by `wait`
             self._failure = error
 

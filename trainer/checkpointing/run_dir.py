@@ -31,7 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from foundation import storage
 from foundation.errors import InputError, UsageError, file_error
+from foundation.storage import Place
 from shard_format import ShardmillError, has_records_of, load_manifest
 from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
@@ -158,21 +160,27 @@ def _described(device: Any) -> str:
     return f"{device.device_type} {name}".rstrip()
 
 
-def require_free(directory: Path) -> None:
+def require_free(directory: Place) -> None:
     """Checks that the directory is that of a run, or has no other content.
 
     Raises:
         UsageError: TensorFlow could not find checkpoints under this path again.
-        InputError: It belongs to something else.
+        InputError: It belongs to something else, or cannot be read.
     """
-    if any(char in _PATTERN for char in str(directory)):
+    if isinstance(directory, Path) and any(char in _PATTERN for char in str(directory)):
         raise UsageError(
             f"The path {directory} has one of {' '.join(_PATTERN)}, which are patterns to "
             "TensorFlow. Pass another --run-dir."
         )
-    if (directory / RUN).exists() or not directory.exists():
-        return
-    if not directory.is_dir() or any(path.name not in _BEFORE_RUN for path in directory.iterdir()):
+    try:
+        if storage.exists(directory / RUN) or not storage.exists(directory):
+            return
+        is_free = storage.is_folder(directory) and all(
+            entry.name in _BEFORE_RUN for entry in storage.list_folder(directory)
+        )
+    except OSError as error:
+        raise file_error(error, str(directory)) from error
+    if not is_free:
         raise InputError(
             f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
         )

@@ -6,11 +6,14 @@ import contextlib
 import json
 import random
 import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from foundation.processes.children import ChildProcess, cause_of_end
+from foundation.storage import Place
+from trainer.checkpointing.run_dir import WORKERS
 from trainer.launching import LAUNCHED
 from trainer.workers.cluster import VARIABLE
 
@@ -95,6 +98,13 @@ class ClusterProcesses(dict[ClusterTask, ChildProcess]):
             return f"{task.name} ended by {cause_of_end(code)}"
         last_line = (process.last_lines() or ["nothing"])[-1]
         return f"{task.name} ended with {cause_of_end(code)}; {process.log} ends with: {last_line}"
+
+
+def logs_folder(run: Place) -> Path:
+    """Where processes of a run write their logs: those of a run at a URL stay on this machine."""
+    if isinstance(run, Path):
+        return run / WORKERS
+    return Path(tempfile.mkdtemp(prefix="shardmill-workers-"))
 
 
 def _free_ports(count: int) -> list[int]:

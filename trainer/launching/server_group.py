@@ -13,13 +13,13 @@ from types import FrameType
 
 from foundation.processes.children import ChildProcess, cause_of_end, wait_for_all
 from foundation.processes.signals import handling
-from trainer.checkpointing.run_dir import WORKERS
 from trainer.errors import WORKERS_LOST
 from trainer.launching.cluster_processes import (
     GRACE_SECONDS,
     LOOK_SECONDS,
     ClusterProcesses,
     ClusterTask,
+    logs_folder,
 )
 from trainer.options import TrainOptions
 
@@ -53,7 +53,7 @@ class ServerGroup:
         self.everybody = "all processes"
         self.has_result = False
         self._program, self._on_line = program, on_line
-        self._logs = options.run_dir / WORKERS
+        self._logs = logs_folder(options.run_dir)
         workers, servers = options.local_workers or 1, options.parameter_servers or 1
         self._counts = {"chief": 1, "worker": workers, "ps": servers}
         self._gpus = {

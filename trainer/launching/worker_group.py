@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from foundation.processes.signals import handling
-from trainer.checkpointing.run_dir import WORKERS
 from trainer.errors import WORKERS_LOST
 from trainer.launching.cluster_processes import (
     GRACE_SECONDS,
     LOOK_SECONDS,
     ClusterProcesses,
     ClusterTask,
+    logs_folder,
 )
 from trainer.options import TrainOptions
 
@@ -55,6 +55,7 @@ class WorkerGroup:
         self.everybody = f"all {self._count} workers"
         self.has_result = False
         self._options, self._program, self._on_line = options, program, on_line
+        self._logs = logs_folder(options.run_dir)
         self._gpus = {
             ClusterTask("worker", index): ",".join(names) for index, names in enumerate(gpus or ())
         }
@@ -62,8 +63,8 @@ class WorkerGroup:
 
     def run(self) -> int:
         """Runs all workers until they have ended, and returns the exit code of the run."""
-        logs = self._options.run_dir / WORKERS
-        processes = ClusterProcesses(self._program, {"worker": self._count}, logs, self._gpus)
+        counts = {"worker": self._count}
+        processes = ClusterProcesses(self._program, counts, self._logs, self._gpus)
 
         def pass_on(number: int, frame: FrameType | None) -> None:
             self._signal = self._signal or number

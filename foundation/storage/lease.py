@@ -1,9 +1,9 @@
-"""A lease on an output in an object store, which has no locks.
+"""A lease on a folder in an object store, which has no locks: of a build, or of a run.
 
 Leases are objects with numbers, of which the highest is in force. Each is created only if it is not
 there, so of several builds one gets a number. Its owner writes it again every few seconds. One that
-was not written for longer belongs to a build that was killed, and the next number may be taken; at
-once if its process was on this machine and is gone. Times are those of the store, which stamps
+was not written for longer belongs to a process that was killed, and the next number may be taken;
+at once if that process was on this machine and is gone. Times are those of the store, which stamps
 every object: clocks of machines need not agree.
 """
 
@@ -20,11 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from foundation import storage
+from foundation.errors import InputError
 from foundation.storage import Place
-from shard_format import InputError
 
 RENEW_SECONDS = 5.0
 # Several renewals may fail before a lease is taken over.
@@ -34,19 +32,29 @@ _SUFFIX = ".lease"
 
 
 class Lease:
-    """The lease of one build.
+    """The lease of one process.
 
     Args:
         folder: Folder of the leases of an output.
         out: The output, for messages.
-        on_note: Called with a message if it is not clear yet whether a build still runs, or if the
-            store cannot tell builds apart.
+        on_note: Called with a message if it is not clear yet whether another process still runs, or
+            if the store cannot tell them apart.
+        work: What the process does, in messages: "build" or "run".
+        option: The option that names the output.
     """
 
-    def __init__(self, folder: Place, out: Place, on_note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Place,
+        out: Place,
+        on_note: Callable[[str], None],
+        work: str = "build",
+        option: str = "--out",
+    ) -> None:
         self._folder = folder
         self._out = out
         self._on_note = on_note
+        self._work, self._option = work, option
         self._number = 0
         owner = {"host": socket.gethostname(), "process": os.getpid(), "machine": _machine()}
         self._content = json.dumps({**owner, "id": uuid.uuid4().hex}).encode()
@@ -54,10 +62,10 @@ class Lease:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Within this context the lease is this build's, unless it cannot be renewed for long.
+        """Within this context the lease is this process's, unless it cannot be renewed for long.
 
         Raises:
-            InputError: Another build has it, or took it over, which a failure follows from.
+            InputError: Another one has it, or took it over, which a failure follows from.
         """
         self._acquire()
         renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
@@ -66,7 +74,7 @@ class Lease:
             yield
         except Exception as error:
             if self.is_lost():
-                raise self._lost() from error
+                raise self.lost() from error
             raise
         finally:
             self._over.set()
@@ -74,19 +82,21 @@ class Lease:
             self._release()
 
     def is_lost(self) -> bool:
-        """Whether another build took the lease over, as far as that can be said."""
+        """Whether another process took the lease over, as far as that can be said."""
         try:
             return max(self._numbers(), default=0) > self._number
         except OSError:
             return False
 
-    def _lost(self) -> InputError:
+    def lost(self) -> InputError:
+        """The error that another process took the lease over."""
         by = _by(self._owner(max(self._numbers(), default=0)))
         return InputError(
-            f"This build has lost {self._out} to another build{by}, which took its lease over: it "
-            f"was not renewed for {STALE_SECONDS:.0f} s, as by a computer that sleeps or a network "
-            "that is down. Wait for the other build to end; then run the same command again, which "
-            "finds its set or resumes. Or choose another --out."
+            f"This {self._work} has lost {self._out} to another {self._work}{by}, which took its "
+            f"lease over: it was not renewed for {STALE_SECONDS:.0f} s, as by a computer that "
+            f"sleeps or a network that is down. Wait for the other {self._work} to end; then run "
+            "the same command again, which resumes or finds what is done. Or choose another "
+            f"{self._option}."
         )
 
     def _acquire(self) -> None:
@@ -102,8 +112,8 @@ class Lease:
         with contextlib.suppress(FileExistsError):
             storage.write_bytes(place, self._content + b" ", if_absent=True)
             self._on_note(
-                f"{self._out} is in a store that ignores conditional writes, so a second build "
-                "into the same place would not be noticed."
+                f"{self._out} is in a store that ignores conditional writes, so a second "
+                f"{self._work} into the same place would not be noticed."
             )
 
     def _check_stale(self, number: int) -> None:
@@ -113,7 +123,7 @@ class Lease:
             InputError: The owner writes it.
         """
         owner, first = self._owner(number), storage.stat(self._object(number))
-        if owner.get("machine") == _machine() and not psutil.pid_exists(owner["process"]):
+        if owner.get("machine") == _machine() and not _is_running(owner["process"]):
             return
         lease, told = first, False
         while lease is not None:
@@ -124,8 +134,8 @@ class Lease:
                 return
             if not told:
                 self._on_note(
-                    f"{self._out} has the lease of a build{_by(owner)}, which may have been "
-                    f"killed: waiting for up to {left:.0f} s."
+                    f"{self._out} has the lease of a {self._work}{_by(owner)}, which may have "
+                    f"been killed: waiting for up to {left:.0f} s."
                 )
                 told = True
             time.sleep(min(left, RENEW_SECONDS / 2))
@@ -147,14 +157,14 @@ class Lease:
 
     def _taken(self, number: int) -> InputError:
         return InputError(
-            f"Another build{_by(self._owner(number))} is writing to {self._out}. Wait for it to "
-            f"end, or choose another --out. The lease of a killed build ends after "
-            f"{STALE_SECONDS:.0f} s."
+            f"Another {self._work}{_by(self._owner(number))} is writing to {self._out}. Wait for "
+            f"it to end, or choose another {self._option}. The lease of a killed {self._work} ends "
+            f"after {STALE_SECONDS:.0f} s."
         )
 
     def _renew(self) -> None:
         while not self._over.wait(RENEW_SECONDS):
-            # A renewal that fails is tried again; workers notice if another build took over.
+            # A renewal that fails is tried again; workers notice if another one took over.
             with contextlib.suppress(OSError):
                 if max(self._numbers(), default=0) != self._number:
                     return
@@ -176,6 +186,16 @@ class Lease:
 
 def _by(owner: dict[str, Any]) -> str:
     return f" (process {owner['process']} on {owner['host']})" if owner else ""
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        pass
+    return True
 
 
 def _machine() -> str:
