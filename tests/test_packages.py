@@ -56,8 +56,8 @@ THIRD_PARTY = {
     },
     "trainer": {
         *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),
-        *("optuna", "prometheus_client", "psutil", "tensorflow", "typing_extensions"),
-        "yaml",
+        *("optuna", "prometheus_client", "psutil", "tensorflow", "tf2onnx"),
+        *("typing_extensions", "yaml"),
     },
     "viewer": {"PIL", "numpy", "pyarrow", "simplejpeg", "starlette", "uvicorn"},
     "cli": {"click", "rich", "tomli_w", "typing_extensions"},

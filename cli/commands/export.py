@@ -15,7 +15,7 @@ from trainer.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from trainer.export import ExportedModel
-    from trainer.export.measuring import Measured
+    from trainer.export.result import Measured
 
 
 @click.command()

@@ -313,9 +313,8 @@ CASES = [
     Case(
         "a target of the export",
         (
-            Function("trainer/export/targets.py", "TARGETS"),
-            Line("trainer/export/targets.py", "TARGETS", '"toy": to_toy'),
-            Line("trainer/export/options.py", "TARGET_NAMES", '"toy"'),
+            Function("trainer/export/targets.py", "_LABELS"),
+            Line("trainer/export/options.py", "TARGETS", '"toy": "trainer.export.targets:to_toy"'),
         ),
         (
             "train set --model small_cnn --image-size 8 --epochs 1 --batch-size 4 --run-dir plain",

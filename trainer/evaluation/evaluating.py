@@ -9,35 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 import reader
 from foundation import storage
 from foundation.storage import Place, local_path
 from foundation.wording import counted
 from reader.damage import naming_damage
-from reader.record_types.features import labels_by_name
+from reader.record_types.features import find_feature, labels_by_name
 from reader.records.tokenizer import read_tokenizer
 from shard_format import (
     Feature,
     InputError,
     Manifest,
-    ShardSetError,
     UsageError,
-    has_records_of,
     load_manifest,
-    manifest_with,
     naming,
 )
 from trainer.baseline import majority_baseline
 from trainer.checkpointing.run_dir import RUN
 from trainer.evaluation.models import EvaluatedModel, open_model, outcome_of
 from trainer.evaluation.scores import Evaluation, Scores
-from trainer.export.measuring import image_files
 from trainer.export.predicting import MakeClean, Predictor, open_predictor
+from trainer.export.trained_run import ModelDescription, own_manifest
 
 # called with (records done, records in all)
 OnProgress = Callable[[int, int], None]
-_Batch = tuple[Any, Any, Any]  # inputs, targets, weights or None
+Batch = tuple[Any, Any, Any]  # inputs, targets, weights or None
 _TRAIN = "train"
 
 
@@ -56,7 +54,7 @@ def evaluate(
         data: A shard set, or a folder with a folder of files for each class; None is the set that
             the model was trained on.
         split: Name of the split of a set.
-        epoch: Epoch of a run: a key of `trained_run.EPOCHS`.
+        epoch: Epoch of a run: a key of `trainer.export.locating.EPOCHS`.
         on_progress: Function called after every batch.
         make_clean: Makes what cleans the texts in files, see `open_predictor`.
 
@@ -73,51 +71,65 @@ def evaluate(
     if folder:
         return _of_folder(open_predictor(path, epoch, None, make_clean), path, folder, on_progress)
     model = open_model(path, epoch)
-    place = data or model.data
+    place, about = data or model.about.data, model.about
     if place is None:
         raise UsageError(f"Nothing says which set {path} was trained on. Pass --data SET.")
-    manifest = _manifest_of(model, place, is_own=data is None)
+    if data is None:
+        otherwise = f", or pass --data {place} to measure on this one"
+        manifest = own_manifest(place, about.root_hash, str(model.path), "evaluate", otherwise)
+    else:
+        manifest = load_manifest(place)
+        if about.kind != "image" and manifest.root_hash != about.root_hash:
+            _require_same_tokens(model, place, manifest)
     _require_split(manifest, split, place)
     label = predicted_label(model, manifest, place)
-    scores = Scores(model.class_names, model.multi_label)
-    total = manifest.splits[split].records
-    batches = _files if model.takes_files else network_inputs
-    with naming_damage():
-        for inputs, targets, weights in batches(model, place, manifest, split, label):
-            losses, predicted = model.outcome(inputs, targets, weights)
-            scores.add(losses, predicted, targets, weights)
-            on_progress(scores.records, total)
+    scores = scores_on(model, place, manifest, split, label, on_progress)
     return scores.result(
         model=str(model.path),
         runtime=model.runtime,
         data=str(place),
         split=split,
         baseline=majority_baseline(
-            manifest, label, model.options.get("train_split", _TRAIN), split
+            manifest, label, about.options.get("train_split", _TRAIN), split
         ),
     )
 
 
-def _manifest_of(model: EvaluatedModel, place: Place, *, is_own: bool) -> Manifest:
-    """The manifest of the set, as the model knows it if it is its own."""
-    if not is_own:
-        manifest = load_manifest(place)
-        if model.kind != "image" and manifest.root_hash != model.root_hash:
-            _require_same_tokens(model, place, manifest)
-        return manifest
-    try:
-        manifest = manifest_with(place, model.root_hash) or load_manifest(place)
-    except ShardSetError as error:
-        raise ShardSetError(
-            f"{error} {model.path} was trained on it: pass --data SET, the set or another one."
-        ) from error
-    now, then = manifest.root_hash, model.root_hash
-    if now != then and not has_records_of(place, now, then):
-        raise ShardSetError(
-            f"{place} is another set (root hash {now}) than {model.path} was trained on ({then}). "
-            f"Pass --data {place} to measure on it all the same, or --data SET."
-        )
-    return manifest
+def scores_on(
+    model: EvaluatedModel,
+    place: Place,
+    manifest: Manifest,
+    split: str,
+    label: Feature | None,
+    on_progress: OnProgress = lambda done, total: None,
+    most: int | None = None,
+) -> Scores:
+    """The sums over the records of a split.
+
+    Args:
+        model: The model.
+        place: The set.
+        manifest: Its manifest.
+        split: Name of the split.
+        label: The label that is predicted; None of a language model.
+        on_progress: Function called after every batch.
+        most: Number of records at most, of a classifier; None for all.
+
+    Raises:
+        DamageError: A record is damaged.
+    """
+    scores, total = Scores(model.about.class_names, model.about.multi_label), manifest.splits[split]
+    with naming_damage():
+        for inputs, targets, weights in batches_of(model, place, manifest, split, label):
+            if most is not None:
+                left = most - scores.records
+                inputs, targets = inputs[:left], targets[:left]
+            losses, predicted = model.outcome(inputs, targets, weights)
+            scores.add(losses, predicted, targets, weights)
+            on_progress(scores.records, total.records)
+            if scores.records == most:
+                break
+    return scores
 
 
 def _require_same_tokens(model: EvaluatedModel, place: Place, manifest: Manifest) -> None:
@@ -127,12 +139,12 @@ def _require_same_tokens(model: EvaluatedModel, place: Place, manifest: Manifest
         UsageError: They do not.
         ShardSetError: The tokenizer of the training cannot be read.
     """
-    folder = model.tokenizer_folder
+    folder = model.about.tokenizer_folder
     if folder is None:
         raise UsageError(f"Nothing says which tokenizer {model.path} was trained with.")
-    then = model.manifest or load_manifest(folder)
+    then = model.about.manifest or load_manifest(folder)
     is_same = read_tokenizer(folder) == read_tokenizer(place)
-    if model.kind == "packed":
+    if model.about.kind == "packed":
         is_same &= then.schema["tokens"].shape == manifest.schema["tokens"].shape
     if not is_same:
         raise UsageError(
@@ -157,19 +169,19 @@ def predicted_label(model: EvaluatedModel, manifest: Manifest, place: Place) -> 
     Raises:
         UsageError: The set is not for this model.
     """
-    kind = reader.kind_of(manifest.schema)
-    if kind != model.kind:
-        raise UsageError(f"{place} holds {kind} records, and {model.path} takes {model.kind}.")
+    kind, about = reader.kind_of(manifest.schema), model.about
+    if kind != about.kind:
+        raise UsageError(f"{place} holds {kind} records, and {model.path} takes {about.kind}.")
     if kind == "packed":
         return None
     labels = labels_by_name(manifest)
-    label = labels.get(model.options.get("label") or "", next(iter(labels.values()), None))
+    label = labels.get(about.options.get("label") or "", next(iter(labels.values()), None))
     if label is None:
         raise UsageError(f"Records of {place} have no labels to compare with. Pass --data SET.")
-    if bool(label.shape) != model.multi_label:
+    if bool(label.shape) != about.multi_label:
         which = "any number of labels" if label.shape else "one label"
         raise UsageError(f"Records of {place} have {which}, unlike those of {model.path}.")
-    _require_known(label.class_names, model.class_names, place)
+    _require_known(label.class_names, about.class_names, place)
     return label
 
 
@@ -184,37 +196,47 @@ def _require_known(names: Sequence[str], known: Sequence[str], place: object) ->
         )
 
 
+def batches_of(
+    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature | None
+) -> Iterator[Batch]:
+    """Batches of what a model takes: see `network_inputs`, or encoded images."""
+    batches = _files if model.takes_files else network_inputs
+    return batches(model.about, place, manifest, split, label, model.batch_size)
+
+
 def network_inputs(
-    model: EvaluatedModel,
+    about: ModelDescription,
     place: Place,
     manifest: Manifest,
     split: str,
     label: Feature | None,
+    batch_size: int,
     *,
     every_row: bool = False,
-) -> Iterator[_Batch]:
+) -> Iterator[Batch]:
     """Batches of what a network takes.
 
     Args:
-        model: The model.
+        about: What is known of the model.
         place: The set.
         manifest: Its manifest.
         split: Name of the split.
         label: The label that is predicted; None of a language model.
+        batch_size: Records of a batch; documents in batches of 1 are filled up to `max_tokens`.
         every_row: Whether a damaged record is a row of weight 0, as are those behind the last
             record, and not an error. Then a row is that of the index.
     """
     stream = reader.load(
         place,
         split=split,
-        batch_size=model.batch_size,
-        image_size=model.options.get("image_size"),
-        max_tokens=model.options.get("max_tokens"),
-        pad="max" if model.kind == "tokens" and model.batch_size == 1 else "longest",
+        batch_size=batch_size,
+        image_size=about.options.get("image_size"),
+        max_tokens=about.options.get("max_tokens"),
+        pad="max" if about.kind == "tokens" and batch_size == 1 else "longest",
         label=None if label is None else label.name,
         generation=manifest.newest,
         # The statistics are those of the run, whatever set is read.
-        augment=["none", model.normalization] if model.normalization else "none",
+        augment=["none", about.normalization] if about.normalization else "none",
         shuffle="off",
         epochs=1,
         remainder="pad" if every_row else "keep",
@@ -222,37 +244,46 @@ def network_inputs(
         cache="off",
     )
     for inputs, targets, *further in stream.dataset.as_numpy_iterator():
-        fed = inputs.astype(np.float32) if model.kind == "image" else inputs
-        yield fed, _as_outputs(model, label, targets), (further[0] if further else None)
+        fed = inputs.astype(np.float32) if about.kind == "image" else inputs
+        yield fed, _as_outputs(about, label, targets), (further[0] if further else None)
 
 
 def _files(
-    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature | None
-) -> Iterator[_Batch]:
-    """Batches of encoded images."""
-    if label is None:
-        raise UsageError(f"Records of {place} have no labels to compare with. Pass --data SET.")
-    records = image_files(place, manifest, split)
-    while rows := list(itertools.islice(records, model.batch_size)):
-        files = np.array([file for file, _ in rows], object)
-        values = [record[label.name] for _, record in rows]
+    about: ModelDescription,
+    place: Place,
+    manifest: Manifest,
+    split: str,
+    label: Feature | None,
+    batch_size: int,
+) -> Iterator[Batch]:
+    """Batches of encoded images; raw pixels become PNG."""
+    image = find_feature(manifest.schema, "image")
+    if image is None or label is None:
+        raise UsageError(f"Records of {place} have no images with labels. Pass --data SET.")
+    is_raw = image.encoding == "raw"
+    records = iter(reader.random_access(place, split, decode=is_raw, generation=manifest.newest))
+    while rows := list(itertools.islice(records, batch_size)):
+        images = [row[image.name] for row in rows]
+        if is_raw:
+            images = [tf.io.encode_png(pixels).numpy() for pixels in images]
+        values = [row[label.name] for row in rows]
         if label.shape:
             targets = np.zeros((len(rows), len(label.class_names)), np.float32)
             for target, chosen in zip(targets, values, strict=True):
                 target[chosen] = 1
         else:
             targets = np.array(values, np.int64)
-        yield files, _as_outputs(model, label, targets), None
+        yield np.array(images, object), _as_outputs(about, label, targets), None
 
 
-def _as_outputs(model: EvaluatedModel, label: Feature | None, targets: Any) -> Any:
+def _as_outputs(about: ModelDescription, label: Feature | None, targets: Any) -> Any:
     """Targets in the order of the model's outputs; a set may have some of its classes only."""
-    if label is None or label.class_names == model.class_names:
+    if label is None or label.class_names == about.class_names:
         return targets
-    places = np.array([model.class_names.index(name) for name in label.class_names], np.int64)
+    places = np.array([about.class_names.index(name) for name in label.class_names], np.int64)
     if not label.shape:
         return places[targets]
-    spread = np.zeros((len(targets), len(model.class_names)), np.float32)
+    spread = np.zeros((len(targets), len(about.class_names)), np.float32)
     spread[:, places] = targets
     return spread
 

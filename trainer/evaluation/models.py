@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from foundation.storage import Place, place_of
-from reader.transforms.normalization import Normalization
-from shard_format import InputError, Manifest, UsageError
+from foundation.storage import place_of
+from shard_format import InputError
 from trainer.checkpointing.kept_set import kept_manifest
 from trainer.checkpointing.run_dir import RUN
 from trainer.export import litert, onnx
-from trainer.export.locating import REPORT, saved_model_in
+from trainer.export.locating import REPORT, RUNTIMES, locate, read_json
 from trainer.export.saved_model import session
-from trainer.export.trained_run import open_run
+from trainer.export.trained_run import ModelDescription, TrainedRun, normalization_of, open_run
 from trainer.objective import Objective
 
 # (inputs, targets, weights) of a batch -> (loss of every target times its weight, predictions)
 Outcome = Callable[[Any, Any, Any], tuple[Any, Any]]
-_FILES = {".tflite": "tflite", ".onnx": "onnx"}
 _BATCH = 32
+# runtime -> what opens a model, to a function from inputs to probabilities
+_RUNTIMES: dict[str, Callable[[Path], Callable[[Any], Any]]] = {
+    "saved-model": session,
+    "tflite": litert.interpreter,
+    "onnx": onnx.session,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,32 +39,16 @@ class EvaluatedModel:
     Attributes:
         path: File or folder of the model.
         runtime: "keras", "saved-model", "tflite" or "onnx".
-        kind: "image", "tokens" or "packed".
-        class_names: Name of every output; empty for a language model.
-        multi_label: Whether a record has any number of labels.
-        options: The options of the run, as far as they are known.
-        normalization: What is done to pixels before the model; None for nothing.
-        data: The set that the run was trained on; None where nothing says.
-        root_hash: Root hash of that set.
-        manifest: Manifest of that set, as the run has kept it; None where nothing did.
-        tokenizer_folder: Directory with the tokenizer of the training; None where nothing says.
-        takes_files: Whether inputs are encoded images as in the set, and not pixels.
+        about: What is known of it.
         probabilities: From inputs of a batch to [batch, classes], of a network.
         outcome: Measures a batch of so many records.
+        takes_files: Whether inputs are encoded images as in the set, and not pixels.
         batch_size: Records of a batch.
     """
 
     path: Path
     runtime: str
-    kind: str
-    class_names: tuple[str, ...]
-    multi_label: bool
-    options: Mapping[str, Any]
-    normalization: Normalization | None
-    data: Place | None
-    root_hash: str
-    manifest: Manifest | None
-    tokenizer_folder: Place | None
+    about: ModelDescription
     probabilities: Callable[[Any], Any]
     outcome: Outcome
     takes_files: bool = False
@@ -74,35 +61,25 @@ def open_model(path: Path, epoch: str = "last") -> EvaluatedModel:
     Args:
         path: Directory of a run or of an export (of several versions the latest), a version folder,
             or a .tflite or .onnx file.
-        epoch: Which model of a run: a key of `trained_run.EPOCHS`.
+        epoch: Which model of a run: a key of `trainer.export.locating.EPOCHS`.
 
     Raises:
         InputError: It is none of these, or cannot be loaded.
         UsageError: There are several models in the directory.
         MissingExtraError: Its runtime is not installed.
     """
-    if (path / RUN).is_file():
-        return _of_run(path, epoch)
-    folder = saved_model_in(path)
-    if folder is not None:
-        return _exported(folder, folder, "saved-model")
-    if path.suffix in _FILES and path.is_file():
-        return _exported(path, path.parent, _FILES[path.suffix])
-    files = sorted(each for suffix in _FILES for each in path.glob(f"*{suffix}"))
-    if len(files) == 1:
-        return _exported(files[0], path, _FILES[files[0].suffix])
-    if files:
-        names = ", ".join(str(each) for each in files)
-        raise UsageError(f"{path} holds {len(files)} models. Pass one of {names}.")
-    raise InputError(
-        f"Neither a run nor an exported model in {path}. Pass the --run-dir of 'shardmill train' "
-        "or the --out of 'shardmill export'."
-    )
+    location = locate(path, epoch, any_runtime=True)
+    if location is None:
+        run = open_run(path, epoch)
+        return of_run(run, run.model)
+    if location.is_dir():
+        return exported(location, "saved-model", _described(location))
+    return exported(location, RUNTIMES[location.suffix], _described(location.parent))
 
 
-def _of_run(path: Path, epoch: str) -> EvaluatedModel:
-    run = open_run(path, epoch)
-    objective = Objective(run.model, multi_label=run.multi_label)
+def of_run(run: TrainedRun, model: Any) -> EvaluatedModel:
+    """The Keras model of a run, or a copy of it."""
+    objective = Objective(model, multi_label=run.multi_label)
 
     @tf.function(reduce_retracing=True, autograph=False)
     def measured(inputs: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
@@ -111,68 +88,68 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def probabilities(inputs: Any) -> Any:
-        return tf.cast(run.model(inputs, training=False), tf.float32)
+        return tf.cast(model(inputs, training=False), tf.float32)
 
     return EvaluatedModel(
         path=run.model_path,
         runtime="keras",
-        kind=run.kind,
-        class_names=run.class_names,
-        multi_label=run.multi_label,
-        options=run.options,
-        normalization=run.normalization,
-        data=run.data,
-        root_hash=run.root_hash,
-        manifest=run.manifest,
-        tokenizer_folder=run.tokenizer_folder,
+        about=run,
         probabilities=probabilities,
         outcome=lambda *batch: _arrays(measured(*batch)),
         batch_size=min(_BATCH, int(run.options.get("batch_size") or _BATCH)),
     )
 
 
-def _exported(path: Path, folder: Path, runtime: str) -> EvaluatedModel:
-    """An exported model, described by the export.json in a folder."""
-    report = _read_json(folder / REPORT)
+def _described(folder: Path) -> ModelDescription:
+    """What export.json says in a folder, and the run if it is still there."""
+    report = read_json(folder / REPORT)
     try:
-        kind, multi_label = str(report["kind"]), bool(report["multi_label"])
-        run = Path(report["options"]["run"]) / RUN
-        numbers = report["normalization"]
-        normalization = numbers and Normalization(
-            numbers["mode"], tuple(numbers["shift"]), tuple(numbers["scale"])
-        )
+        run = Path(report["options"]["run"])
+        origin = read_json(run / RUN) if (run / RUN).is_file() else {}
+        data = place_of(origin["data"]) if "data" in origin else None
+        kept = kept_manifest(run)
         own = {name: report[name] for name in ("image_size", "max_tokens")}
-        names, root_hash = tuple(report["class_names"]), str(report["root_hash"])
+        return ModelDescription(
+            kind=str(report["kind"]),
+            class_names=tuple(report["class_names"]),
+            multi_label=bool(report["multi_label"]),
+            options={**origin.get("options", {}), **own},
+            normalization=normalization_of(report["normalization"]),
+            data=data,
+            root_hash=str(report["root_hash"]),
+            manifest=kept,
+            tokenizer_folder=run if kept else data,
+        )
     except (KeyError, TypeError) as error:
         raise InputError(f"{folder / REPORT} lacks {error}. Export the run again.") from error
-    origin = _read_json(run) if run.is_file() else {}
-    data = place_of(origin["data"]) if "data" in origin else None
-    kept = kept_manifest(run.parent)
-    takes_files = runtime == "saved-model" and kind == "image"
-    if runtime == "saved-model":
-        probabilities = session(path)
-    else:
-        probabilities = (litert.interpreter if runtime == "tflite" else onnx.session)(path)
+
+
+def exported(path: Path, runtime: str, about: ModelDescription) -> EvaluatedModel:
+    """An exported model.
+
+    Args:
+        path: A version folder, or the file of another runtime.
+        runtime: "saved-model", "tflite" or "onnx".
+        about: What is known of it.
+
+    Raises:
+        InputError: It cannot be loaded.
+        MissingExtraError: Its runtime is not installed.
+    """
+    takes_files = runtime == "saved-model" and about.kind == "image"
+    probabilities = _RUNTIMES[runtime](path)
     return EvaluatedModel(
         path=path,
         runtime=runtime,
-        kind=kind,
-        class_names=names,
-        multi_label=multi_label,
-        options={**origin.get("options", {}), **own},
-        normalization=None if takes_files else normalization,
-        data=data,
-        root_hash=root_hash,
-        manifest=kept,
-        tokenizer_folder=run.parent if kept else data,
+        about=about,
         probabilities=probabilities,
         outcome=lambda inputs, targets, weights: outcome_of(
-            probabilities(inputs), targets, weights, multi_label
+            probabilities(inputs), targets, weights, about.multi_label
         ),
         takes_files=takes_files,
         # Files for other runtimes take one example; of a language model the probabilities of a
         # sequence are [length, vocabulary].
-        batch_size=_BATCH if runtime == "saved-model" and kind != "packed" else 1,
+        batch_size=_BATCH if runtime == "saved-model" and about.kind != "packed" else 1,
     )
 
 
@@ -191,10 +168,3 @@ def outcome_of(
 def _arrays(values: Any) -> tuple[Any, Any]:
     losses, predicted = values
     return np.asarray(losses), np.asarray(predicted, np.int64)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}. Restore it.") from error

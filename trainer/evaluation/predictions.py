@@ -47,7 +47,7 @@ def predict_out_of_sample(
         runs: Directories of runs, each trained on this set.
         place: The set.
         folder: Folder for the probabilities.
-        epoch: Epoch of each run: a key of `trained_run.EPOCHS`.
+        epoch: Epoch of each run: a key of `trainer.export.locating.EPOCHS`.
         on_progress: Function called after every batch.
 
     Raises:
@@ -67,12 +67,12 @@ def predict_out_of_sample(
         model = open_model(run, epoch)
         _require_own_set(model, run, place, manifest)
         label = predicted_label(model, manifest, place)
-        if label is None or model.multi_label or not label.class_names:
+        if label is None or model.about.multi_label or not label.class_names:
             raise UsageError(f"{run} does not predict one label of a record. Pass another --run.")
         if result.label not in ("", label.name):
             raise UsageError(f"{run} predicts {label.name!r}, not {result.label!r}. Leave it out.")
         result = result._replace(label=label.name)
-        trained_on = model.options.get("train_split", _TRAIN)
+        trained_on = model.about.options.get("train_split", _TRAIN)
         own = {
             split: info.records
             for split, info in manifest.splits.items()
@@ -100,8 +100,9 @@ def _probabilities(
     model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """(first row, [batch, classes of the set] probabilities) of each batch of a split."""
-    places, begin = [model.class_names.index(name) for name in label.class_names], 0
-    batches = network_inputs(model, place, manifest, split, label, every_row=True)
+    about, begin = model.about, 0
+    places = [about.class_names.index(name) for name in label.class_names]
+    batches = network_inputs(about, place, manifest, split, label, model.batch_size, every_row=True)
     with naming_damage():
         for inputs, _, weights in batches:
             values = np.asarray(model.probabilities(inputs), np.float32)[:, places]
@@ -111,7 +112,7 @@ def _probabilities(
 
 
 def _require_own_set(model: EvaluatedModel, run: Path, place: Place, manifest: Manifest) -> None:
-    now, then = manifest.root_hash, model.root_hash
+    now, then = manifest.root_hash, model.about.root_hash
     if now != then and not has_records_of(place, now, then):
         earlier = {one.view for one in manifest.generations}
         if then not in earlier:

@@ -131,6 +131,11 @@ class Scores:
         """Records that were counted."""
         return self._records
 
+    @property
+    def accuracy(self) -> float:
+        """Share of the counted examples that are predicted right."""
+        return self._correct / max(1, self._examples)
+
     def result(
         self,
         *,
@@ -142,8 +147,7 @@ class Scores:
         failed: Sequence[tuple[str, str]] = (),
     ) -> Evaluation:
         """The evaluation, of at least one record."""
-        examples = max(1, self._examples)
-        loss = self._loss / examples
+        loss = self._loss / max(1, self._examples)
         right, predicted, support = (
             values.tolist() for values in (self._right, self._predicted, self._support)
         )
@@ -155,7 +159,7 @@ class Scores:
             split=split,
             records=self._records,
             loss=loss,
-            accuracy=self._correct / examples,
+            accuracy=self.accuracy,
             baseline=baseline,
             f1=2 * sum(right) / max(1, labels) if self._multi_label else None,
             perplexity=None if self._class_names else math.exp(min(loss, 700.0)),

@@ -10,13 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-# Segments before the frame header of a JPEG. Real files have some dozens; without a bound, a file
-# of empty segments would keep a server busy for minutes.
-_MAX_SEGMENTS = 1000
-_START_OF_FRAME = tuple(sorted(set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}))
-_BARE = (0x01, *range(0xD0, 0xD9))  # markers without a segment
-_END_OF_HEADER = (0xD9, 0xDA)  # end of image, start of scan
-
 
 def begins(data: Any, magic: bytes) -> Any:
     """Whether a scalar string begins with these bytes."""
@@ -59,7 +52,7 @@ def check_pixels(data: Any, max_pixels: int) -> Any:
 def declared_size(data: Any) -> Any:
     """[width, height] int64 that the header of a JPEG, PNG, WebP, GIF or BMP declares.
 
-    Fails with a message if it is another format, or a JPEG without a size.
+    Fails with a message if it is another format, or a JPEG whose header cannot be read.
     """
     return tf.case(
         [
@@ -103,31 +96,5 @@ def _webp_size(data: Any) -> Any:
 
 
 def _jpeg_size(data: Any) -> Any:
-    """Size in the frame header, behind segments of any length."""
-
-    def is_segment(position: Any, _: Any) -> Any:
-        marker = number_at(data, position, 2, big_endian=True) - 0xFF00
-        return (marker >= 0) & ~_among(marker, (*_START_OF_FRAME, *_END_OF_HEADER))
-
-    def skip_segment(position: Any, count: Any) -> Any:
-        marker = number_at(data, position + 1, 1)
-        length = 2 + number_at(data, position + 2, 2, big_endian=True)
-        length = tf.where(_among(marker, _BARE), tf.constant(2, tf.int64), length)
-        length = tf.where(marker == 0xFF, tf.constant(1, tf.int64), length)  # may be repeated
-        return position + length, count + 1
-
-    position, _ = tf.while_loop(
-        is_segment,
-        skip_segment,
-        (tf.constant(2, tf.int64), tf.constant(0)),
-        maximum_iterations=_MAX_SEGMENTS,
-        parallel_iterations=1,
-    )
-    marker = number_at(data, position, 2, big_endian=True) - 0xFF00
-    message = f"no frame header with a size in the first {_MAX_SEGMENTS} segments of a JPEG"
-    height, width = tf.unstack(_pair(data, position + 5, 2, big_endian=True))
-    return require(_among(marker, _START_OF_FRAME), message, tf.stack([width, height]))
-
-
-def _among(value: Any, numbers: tuple[int, ...]) -> Any:
-    return tf.reduce_any(tf.equal(value, tf.constant(numbers, tf.int64)))
+    height, width, _ = tf.unstack(tf.image.extract_jpeg_shape(data, tf.int64))
+    return tf.stack([width, height])

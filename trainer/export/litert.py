@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from foundation.extras import MissingExtraError
+from foundation.extras import naming_extras
 from shard_format import InputError
 
 # called for records, each a list of one input [1, ...]
 Records = Callable[[], Iterator[list[Any]]]
-MISSING = "ai_edge_litert is not installed. Run: pip install 'shardmill[export]'"
 
 
 def convert(model: Any, input_spec: Any, quantization: str, records: Records) -> bytes:
@@ -69,10 +68,8 @@ def interpreter(path: Path) -> Callable[[Any], Any]:
     Raises:
         MissingExtraError: The interpreter is not installed.
     """
-    try:
+    with naming_extras():
         from ai_edge_litert.interpreter import Interpreter
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(MISSING, name=error.name) from error
     running = Interpreter(model_path=str(path), num_threads=1)
     running.allocate_tensors()
     source, target = running.get_input_details()[0], running.get_output_details()[0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shard_format import InputError, UsageError
 from trainer.checkpointing.run_dir import BEST, MODEL, RUN
@@ -13,22 +12,21 @@ from trainer.checkpointing.run_dir import BEST, MODEL, RUN
 # value of --epoch -> the file of the model
 EPOCHS = {"last": MODEL, "best": BEST}
 REPORT = "export.json"
+# suffix of a file -> what runs it
+RUNTIMES = {".tflite": "tflite", ".onnx": "onnx"}
 _SAVED = "saved_model.pb"
 
 
-@dataclasses.dataclass(frozen=True)
-class RunRecord:
+class RunRecord(NamedTuple):
     """A finished run, as its run.json describes it.
 
     Attributes:
-        directory: Directory of the run.
         model_path: The `.keras` file that is used.
         content: Content of run.json.
         options: Options of the run.
         root_hash: Root hash of the set that it was trained on.
     """
 
-    directory: Path
     model_path: Path
     content: dict[str, Any]
     options: dict[str, Any]
@@ -53,8 +51,8 @@ def read_run(directory: Path, epoch: str = "last") -> RunRecord:
             f"No {RUN} in {directory}: it is not the directory of a run. Pass the --run-dir of "
             "'shardmill train'."
         )
+    content = read_json(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         options, root_hash = dict(content["options"]), str(content["identity"]["root_hash"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read: {error!r}. Restore it.") from error
@@ -66,40 +64,45 @@ def read_run(directory: Path, epoch: str = "last") -> RunRecord:
             else "A run without a validation split has none; pass --epoch last."
         )
         raise UsageError(f"No {model_path.name} in {directory}. {advice}")
-    return RunRecord(directory, model_path, content, options, root_hash)
+    return RunRecord(model_path, content, options, root_hash)
 
 
-def locate(path: Path, epoch: str = "last") -> RunRecord | Path:
-    """A finished run, or the folder of a SavedModel.
+def locate(path: Path, epoch: str = "last", *, any_runtime: bool = False) -> Path | None:
+    """The folder of a SavedModel, or the file of another runtime; None for a finished run.
 
     Args:
-        path: Directory of a run, of an export to saved-model (the latest version), or of a version.
+        path: Directory of a run, of an export (of several versions the latest), of a version, or a
+            file of another runtime.
         epoch: Which model of a run: a key of EPOCHS.
+        any_runtime: Whether files of other runtimes will do.
 
     Raises:
-        InputError: It is neither, or the run.json cannot be read.
-        UsageError: It is an export to another target, or a run without a model of this epoch.
+        InputError: It is none of these, or the run.json cannot be read.
+        UsageError: It is for another runtime, there are several models, or the run has no model of
+            this epoch.
     """
     advice = "Pass the --run-dir of 'shardmill train' or the --out of 'shardmill export'."
-    _require_directory(path, advice)
+    if not (any_runtime and path.is_file()):
+        _require_directory(path, advice)
     if (path / RUN).is_file():
-        return read_run(path, epoch)
-    folder = saved_model_in(path)
-    if folder is not None:
+        read_run(path, epoch)
+        return None
+    numbers = versions(path)
+    folder = path / str(numbers[-1]) if numbers else path
+    if (folder / _SAVED).is_file():
         return folder
-    if (path / REPORT).is_file():
+    files = sorted(each for each in (path, *path.glob("*")) if each.suffix in RUNTIMES)
+    if files and not any_runtime:
         raise UsageError(
             f"{path} holds a model for LiteRT or ONNX, which takes pixels or token ids. Pass the "
             "run, or export it with --to saved-model."
         )
-    raise InputError(f"Neither a run nor an exported model in {path}. {advice}")
-
-
-def saved_model_in(path: Path) -> Path | None:
-    """The folder of a SavedModel: the latest version in an export, or the path itself."""
-    numbers = versions(path)
-    folder = path / str(numbers[-1]) if numbers else path
-    return folder if (folder / _SAVED).is_file() else None
+    if len(files) > 1:
+        names = ", ".join(map(str, files))
+        raise UsageError(f"{path} holds {len(files)} models. Pass one of {names}.")
+    if not files:
+        raise InputError(f"Neither a run nor an exported model in {path}. {advice}")
+    return files[0]
 
 
 def versions(out: Path) -> list[int]:
@@ -107,6 +110,18 @@ def versions(out: Path) -> list[int]:
     if not out.is_dir():
         return []
     return sorted(int(path.name) for path in out.iterdir() if path.name.isdecimal())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file of a run or an export.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}. Restore it.") from error
 
 
 def _require_directory(path: Path, advice: str) -> None:

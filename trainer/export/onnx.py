@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from foundation.extras import MissingExtraError
+from foundation.extras import naming_extras
 from shard_format import InputError
 
 _TOLERANCE = 1e-3  # of probabilities
-MISSING = "{} is not installed. Run: pip install 'shardmill[export]'"
 
 
 def write_onnx(model: Any, example: Any, path: Path) -> None:
@@ -26,9 +25,12 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
         path: Path of the file.
 
     Raises:
-        MissingExtraError: tf2onnx is not installed.
+        MissingExtraError: A converter or the runtime is not installed.
         InputError: It has no operators for this model, or the file cannot be written.
     """
+    with naming_extras():
+        import onnxruntime  # noqa: F401
+        import tf2onnx  # noqa: F401 (Keras calls it)
     expected = np.asarray(model(example, training=False))
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -45,10 +47,6 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error}. Pass another --out.") from error
-    except MissingExtraError:
-        raise
-    except ImportError as error:
-        raise MissingExtraError(MISSING.format("tf2onnx"), name="tf2onnx") from error
     except Exception as error:  # tf2onnx and ONNX Runtime raise their own types
         raise InputError(
             f"ONNX cannot represent this model: {type(error).__name__}: {_last_line(error)}. Use "
@@ -64,10 +62,8 @@ def session(path: Path) -> Callable[[Any], Any]:
     Raises:
         MissingExtraError: ONNX Runtime is not installed.
     """
-    try:
+    with naming_extras():
         import onnxruntime
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(MISSING.format("onnxruntime"), name=error.name) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     running = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

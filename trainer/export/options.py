@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UsageError
-from foundation.options import Limits, check_declared, option
+from foundation.members import Members
+from foundation.options import Limits, check_declared, flag_of, option
 from foundation.storage import Place, local_place_of, place_of
 
-TARGET_NAMES = ("saved-model", "tflite", "onnx")
+TARGETS: Members[Callable[[Any, Any, Any], Any]] = Members(
+    {
+        "saved-model": "trainer.export.targets:to_saved_model",
+        "tflite": "trainer.export.targets:to_tflite",
+        "onnx": "trainer.export.targets:to_onnx",
+    }
+)
+"""Value of `--to` -> what exports (run, options, on_progress)."""
 EPOCH_NAMES = ("last", "best")
 QUANTIZATIONS = ("none", "dynamic", "float16", "int8")
 
@@ -41,7 +50,7 @@ class ExportOptions:
 
     run: Path
     out: Path
-    to: str = option("saved-model", "What to export to.", choices=TARGET_NAMES)
+    to: str = option("saved-model", "What to export to.", choices=tuple(TARGETS))
     epoch: str = option("last", "Which model: of the last or the best epoch.", choices=EPOCH_NAMES)
     data: Place | None = option(
         None,
@@ -55,9 +64,7 @@ class ExportOptions:
         "values); several with commas are compared.",
         "NAME,...",
         check=_check_quantize,
-        excludes={
-            f"--to {name}": "is for --to tflite" for name in TARGET_NAMES if name != "tflite"
-        },
+        excludes={f"--to {name}": "is for --to tflite" for name in TARGETS if name != "tflite"},
     )
     calibration: int = option(
         200,
@@ -82,9 +89,7 @@ class ExportOptions:
         "Refuse to export a model of texts if a graph cannot have a step of --clean.",
         type=bool,
         excludes={
-            f"--to {name}": "is for --to saved-model"
-            for name in TARGET_NAMES
-            if name != "saved-model"
+            f"--to {name}": "is for --to saved-model" for name in TARGETS if name != "saved-model"
         },
     )
 
@@ -93,14 +98,10 @@ class ExportOptions:
         object.__setattr__(self, "out", local_place_of(self.out))
         if self.data is not None:
             object.__setattr__(self, "data", place_of(self.data))
-        check_declared(self, name_of=_flag)
+        check_declared(self, name_of=flag_of)
 
     def as_json(self) -> dict[str, Any]:
         """All options, paths as text."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain = (bool, int, str, type(None))
         return {k: v if isinstance(v, plain) else str(v) for k, v in values.items()}
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +15,10 @@ import tensorflow as tf
 from foundation.storage import Place
 from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
-from shard_format import InputError, UsageError
+from shard_format import UsageError
 from trainer.export.cleaning import cleaning_of
-from trainer.export.locating import REPORT, RunRecord, locate
-from trainer.export.saved_model import make_module
+from trainer.export.locating import REPORT, locate, read_json
+from trainer.export.saved_model import load_signature, make_module
 from trainer.export.trained_run import TrainedRun, in_float32, open_run
 
 _BATCH = 32
@@ -143,10 +142,10 @@ def open_predictor(
         UsageError: It is an export to another target, or a language model.
         InputError: It is neither, or cannot be loaded.
     """
-    location = locate(path, epoch)
-    if isinstance(location, RunRecord):
+    folder = locate(path, epoch)
+    if folder is None:
         return _of_run(open_run(path, epoch, data), make_clean)
-    return _of_export(location, make_clean)
+    return _of_export(folder, make_clean)
 
 
 def _of_run(run: TrainedRun, make_clean: MakeClean | None) -> Predictor:
@@ -161,13 +160,9 @@ def _of_run(run: TrainedRun, make_clean: MakeClean | None) -> Predictor:
 
 
 def _of_export(folder: Path, make_clean: MakeClean | None) -> Predictor:
-    try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-        loaded = tf.saved_model.load(str(folder))
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise InputError(f"Cannot load the model in {folder}: {error}. Export it again.") from error
+    report = read_json(folder / REPORT)
     _require_classes(report["kind"], folder)
-    call = loaded.signatures[_SIGNATURE]
+    call = load_signature(folder, _SIGNATURE)
     (name,) = call.structured_input_signature[1]
     if name == _TOKENS:
         raise UsageError(
@@ -175,16 +170,11 @@ def _of_export(folder: Path, make_clean: MakeClean | None) -> Predictor:
             "the run in place of the export."
         )
 
-    def probabilities(batch: Sequence[bytes]) -> Any:
-        return call(**{name: tf.constant(batch)})["probabilities"].numpy()
-
-    # The module must live as long as its functions.
-    probabilities.loaded = loaded  # type: ignore[attr-defined]
     return Predictor(
         report["kind"],
         report["multi_label"],
         tuple(report["class_names"]),
-        probabilities,
+        lambda batch: call(**{name: tf.constant(batch)})["probabilities"].numpy(),
         make_clean(report["preprocessing"]) if make_clean and report["kind"] == "tokens" else None,
     )
 

@@ -119,10 +119,8 @@ def _between(image: Any, axis: int, size: Any) -> Any:
     left = tf.cast(before, tf.int32)
     share = tf.where((left < 0) | (left >= last), 0, share)
     left = tf.clip_by_value(left, 0, last)
-    share = tf.reshape(share, [-1 if each == axis else 1 for each in range(3)])
-    first = tf.gather(image, left, axis=axis)
-    second = tf.gather(image, tf.minimum(left + 1, last), axis=axis)
-    return (256 - share) * first + share * second
+    places = tf.stack([left, tf.minimum(left + 1, last)])
+    return sum_taps(image, axis, places, tf.stack([256 - share, share]))
 
 
 def _rounded(image: Any) -> Any:

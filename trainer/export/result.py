@@ -5,15 +5,36 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainer.export.options import ExportOptions
 
-if TYPE_CHECKING:
-    from trainer.export.measuring import Measured
-
 # called with (the work in progress, steps done, steps in all)
 OnProgress = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Size and speed of one model.
+
+    Attributes:
+        name: "keras", a key of QUANTIZATIONS, or the target.
+        path: File or folder of the model.
+        size_bytes: Size of the file, or of all files in the folder.
+        gzip_bytes: Size after gzip, which stores the zeros of a pruned model in little.
+        accuracy: Share of records of which the label, or every label, is right; None if it was not
+            measured.
+        records: Number of records that it was measured on.
+        milliseconds: Median time of one example in this process on one thread; None likewise.
+    """
+
+    name: str
+    path: str
+    size_bytes: int
+    gzip_bytes: int
+    accuracy: float | None = None
+    records: int = 0
+    milliseconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

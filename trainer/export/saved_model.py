@@ -147,6 +147,21 @@ def write_version(served: Served, out: Path, write_notes: Any) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def load_signature(folder: Path, *names: str) -> Any:
+    """The first signature of a version folder that has one of these names.
+
+    Raises:
+        InputError: The folder cannot be loaded.
+    """
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise InputError(f"Cannot load the model in {folder}: {error}. Export it again.") from error
+    call = next(loaded.signatures[name] for name in names if name in loaded.signatures)
+    call.loaded = loaded  # which must live as long as its functions
+    return call
+
+
 def session(folder: Path) -> Callable[[Any], Any]:
     """What runs a version folder on records of a set, to probabilities [batch, ..., classes].
 
@@ -156,12 +171,7 @@ def session(folder: Path) -> Callable[[Any], Any]:
     Raises:
         InputError: The folder cannot be loaded.
     """
-    try:
-        loaded = tf.saved_model.load(str(folder))
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise InputError(f"Cannot load the model in {folder}: {error}. Export it again.") from error
-    names = ("stored", "tokens", "serving_default")
-    call = next(loaded.signatures[name] for name in names if name in loaded.signatures)
+    call = load_signature(folder, "stored", "tokens", "serving_default")
     specs = call.structured_input_signature[1]
 
     def run(batch: Any) -> Any:
@@ -169,7 +179,6 @@ def session(folder: Path) -> Callable[[Any], Any]:
         fed = {name: tf.constant(given[name], spec.dtype) for name, spec in specs.items()}
         return call(**fed)["probabilities"].numpy()
 
-    run.loaded = loaded  # type: ignore[attr-defined]  # must live as long as its functions
     return run
 
 

@@ -1,27 +1,29 @@
-"""The targets of an export, by the value of --to."""
+"""The targets of an export; `options.TARGETS` names them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from shard_format import InputError, UsageError
+from shard_format import InputError, Manifest, UsageError
 from trainer.checkpointing.run_dir import write_json
+from trainer.evaluation.evaluating import network_inputs
+from trainer.evaluation.models import exported, of_run
 from trainer.export import litert, onnx
 from trainer.export.locating import REPORT
-from trainer.export.measuring import Measured, examples_of, image_files, measure
+from trainer.export.measuring import evaluated, measure
 from trainer.export.options import ExportOptions
-from trainer.export.result import ExportedModel, OnProgress, report_of
-from trainer.export.saved_model import make_module, session, write_version
+from trainer.export.result import ExportedModel, Measured, OnProgress, report_of
+from trainer.export.saved_model import make_module, write_version
 from trainer.export.trained_run import TrainedRun, in_float32
 
-Target = Callable[[TrainedRun, ExportOptions, OnProgress], ExportedModel]
 _LABELS = "labels.txt"
 
 
@@ -29,7 +31,7 @@ def to_saved_model(
     run: TrainedRun, options: ExportOptions, on_progress: OnProgress
 ) -> ExportedModel:
     """A version folder with signatures that take raw bytes or texts."""
-    examples = _examples(run, options, on_progress)
+    manifest = _evaluated_set(run, options)
     on_progress("writing the signatures", 1, 2)
     served = make_module(run)
     if options.strict and served.left_out:
@@ -43,78 +45,53 @@ def to_saved_model(
         write_json(folder / REPORT, report_of(run, options, models, served.left_out))
 
     path = write_version(served, options.out, write_report)
-    loaded = tf.saved_model.load(str(path))
-    models = (
-        *_of_keras(run, examples),
-        measure(options.to, path, session(path) if examples else None, _served(run, examples)),
-    )
+    models = _measured(run, options, manifest, {options.to: path})
     write_report(path, models)
     on_progress("done", 2, 2)
     return ExportedModel(
-        path, models, served.notes, tuple(loaded.signatures), path / REPORT, run.kind
+        path, models, served.notes, tuple(served.signatures), path / REPORT, run.kind
     )
-
-
-def _served(run: TrainedRun, examples: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The examples as a SavedModel takes them: of images the files in the set."""
-    split = run.evaluation_split
-    if run.kind != "image" or split is None or not examples:
-        return examples
-    files = image_files(run.data, run.open_set("--evaluate"), split)
-    pairs = zip(files, examples, strict=False)  # of --max-records, fewer examples
-    return [(np.array([file], object), label) for (file, _), (_, label) in pairs]
 
 
 def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> ExportedModel:
     """One LiteRT file for each quantization."""
     _require_classifier(run, options)
     asked = options.quantize.split(",")
-    examples = _examples(run, options, on_progress)
-    model = in_float32(run.model)
+    manifest = _evaluated_set(run, options)
+    model, spec = in_float32(run.model), _one_input(run)
 
-    notes, manifest = [], run.manifest
+    notes, calibrating = [], run.manifest
     if "int8" in asked:
-        manifest = run.open_set("--quantize int8", may_differ=True)
-        if manifest.root_hash != run.root_hash:
+        calibrating = run.open_set("--quantize int8", may_differ=True)
+        if calibrating.root_hash != run.root_hash:
             notes.append(f"int8 was calibrated on {run.data}, which has changed since the training")
 
     def records() -> Iterator[list[Any]]:
         split = run.options.get("train_split", "train")
-        for value, _ in examples_of(run, manifest, split, options.calibration):
-            yield [value]
+        batches = network_inputs(run, run.data, calibrating, split, None, batch_size=1)
+        for value, _, _ in itertools.islice(batches, options.calibration):
+            yield [value.astype(spec.dtype.as_numpy_dtype)]
 
-    models = list(_of_keras(run, examples))
+    paths = {}
     for number, name in enumerate(asked):
         on_progress(f"converting, --quantize {name}", number, len(asked))
-        content = litert.convert(model, _one_input(run), name, records)
-        path = _written(options.out / f"model-{name}.tflite", content)
-        predict = litert.interpreter(path) if examples else None
-        on_progress(f"measuring, --quantize {name}", number, len(asked))
-        models.append(measure(name, path, predict, examples))
+        content = litert.convert(model, spec, name, records)
+        paths[name] = _written(options.out / f"model-{name}.tflite", content)
+    done = _finished(run, options, _measured(run, options, manifest, paths))
     on_progress("done", len(asked), len(asked))
-    return dataclasses.replace(_finished(run, options, tuple(models)), notes=tuple(notes))
+    return dataclasses.replace(done, notes=tuple(notes))
 
 
 def to_onnx(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> ExportedModel:
     """One ONNX file."""
     _require_classifier(run, options)
-    examples = _examples(run, options, on_progress)
+    manifest = _evaluated_set(run, options)
     on_progress("converting", 1, 2)
-    spec = _one_input(run)
-    path = options.out / "model.onnx"
+    spec, path = _one_input(run), options.out / "model.onnx"
     onnx.write_onnx(in_float32(run.model), np.zeros(spec.shape, spec.dtype.as_numpy_dtype), path)
-    predict = onnx.session(path) if examples else None
-    models = (*_of_keras(run, examples), measure(options.to, path, predict, examples))
+    done = _finished(run, options, _measured(run, options, manifest, {options.to: path}))
     on_progress("done", 2, 2)
-    return _finished(run, options, models)
-
-
-# value of --to -> what exports
-TARGETS: dict[str, Target] = {
-    "saved-model": to_saved_model,
-    "tflite": to_tflite,
-    "onnx": to_onnx,
-}
+    return done
 
 
 def _require_classifier(run: TrainedRun, options: ExportOptions) -> None:
@@ -125,19 +102,27 @@ def _require_classifier(run: TrainedRun, options: ExportOptions) -> None:
         )
 
 
-def _examples(
-    run: TrainedRun, options: ExportOptions, on_progress: OnProgress
-) -> list[tuple[Any, Any]]:
+def _evaluated_set(run: TrainedRun, options: ExportOptions) -> Manifest | None:
+    """The manifest of the set for --evaluate; None without it.
+
+    Raises:
+        UsageError: The run has nothing to measure on, or is of a language model.
+        ShardSetError: The set is not there, or it is another one now.
+    """
     if not options.evaluate:
-        return []
+        return None
     if run.kind == "packed":
         raise UsageError(
             f"--evaluate measures classifiers, and {run.directory} holds a language model. Leave "
             "it out."
         )
-    on_progress("reading the validation split", 0, 2)
     manifest = run.open_set("--evaluate")
-    return list(examples_of(run, manifest, run.evaluation_split, options.max_records))
+    if run.evaluation_split is None:
+        raise UsageError(
+            f"The run in {run.directory} was validated on no split, which --evaluate measures on. "
+            "Leave it out, and run 'shardmill evaluate' on the export."
+        )
+    return manifest
 
 
 def _one_input(run: TrainedRun) -> Any:
@@ -147,13 +132,20 @@ def _one_input(run: TrainedRun) -> Any:
     return tf.TensorSpec([1, int(run.options["max_tokens"])], tf.int32, name="tokens")
 
 
-def _of_keras(run: TrainedRun, examples: list[tuple[Any, Any]]) -> tuple[Measured, ...]:
-    """The row to compare with."""
-    if not examples:
-        return ()
-    model = in_float32(run.model)
-    call = tf.function(lambda value: model(value, training=False), autograph=False)
-    return (measure("keras", run.model_path, lambda value: call(value).numpy(), examples),)
+def _measured(
+    run: TrainedRun, options: ExportOptions, manifest: Manifest | None, paths: Mapping[str, Path]
+) -> tuple[Measured, ...]:
+    """Exported models by name; with a set to measure on, behind the row of Keras."""
+    rows = [measure(name, path) for name, path in paths.items()]
+    if manifest is None:
+        return tuple(rows)
+    models = [of_run(run, in_float32(run.model))]
+    models += [exported(path, options.to, run) for path in paths.values()]
+    rows = [measure("keras", run.model_path), *rows]
+    return tuple(
+        evaluated(row, model, run, manifest, options.max_records)
+        for row, model in zip(rows, models, strict=True)
+    )
 
 
 def _written(path: Path, content: bytes) -> Path:

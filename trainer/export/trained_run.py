@@ -4,52 +4,61 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from foundation.storage import Place, place_of
 from reader.transforms.normalization import Normalization
-from shard_format import (
-    Feature,
-    Manifest,
-    ShardSetError,
-    has_records_of,
-    load_manifest,
-    manifest_with,
-)
+from shard_format import Manifest, ShardSetError, has_records_of, load_manifest, manifest_with
 from trainer.checkpointing.kept_set import kept_manifest
 from trainer.export.locating import read_run
 from trainer.model_files import load_model
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainedRun:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelDescription:
+    """What is known of a trained model.
+
+    Attributes:
+        kind: "image", "tokens" or "packed".
+        class_names: Name of every output; empty for a language model.
+        multi_label: Whether a record may be of any number of classes.
+        options: Options of the run, as far as they are known.
+        normalization: What is done to the pixels before the model; None for nothing.
+        data: The shard set of the training, whose records may have changed since; None where
+            nothing says.
+        root_hash: Root hash of the set that it was trained on.
+        manifest: Manifest of that set, as the run has kept it; None where nothing has.
+        tokenizer_folder: Folder of the tokenizer, where records are token ids: of the run, or the
+            set of a run of an earlier version; None where nothing says.
+    """
+
+    kind: str
+    class_names: tuple[str, ...]
+    multi_label: bool
+    options: Mapping[str, Any]
+    normalization: Normalization | None
+    data: Place | None
+    root_hash: str
+    manifest: Manifest | None
+    tokenizer_folder: Place | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainedRun(ModelDescription):
     """A run that is done.
 
     Attributes:
         directory: Directory of the run.
         model_path: The `.keras` file that is used.
-        kind: "image", "tokens" or "packed".
-        class_names: Name of every output; empty for a language model.
-        options: Options of the run, as run.json has them.
-        normalization: What was done to the pixels in the end; None for nothing.
-        data: The shard set, whose records may have changed since; see `open_set`.
-        root_hash: Root hash of the set that it was trained on.
-        manifest: Manifest of the set that it was trained on.
-        tokenizer_folder: Folder of the tokenizer, where records are token ids: of the run, or the
-            set of a run of an earlier version.
     """
 
-    directory: Path
-    model_path: Path
-    kind: str
-    class_names: tuple[str, ...]
-    options: dict[str, Any]
-    normalization: Normalization | None
     data: Place
-    root_hash: str
     manifest: Manifest
     tokenizer_folder: Place
+    directory: Path
+    model_path: Path
 
     @functools.cached_property
     def model(self) -> Any:
@@ -59,22 +68,6 @@ class TrainedRun:
             InputError: It cannot be loaded.
         """
         return load_model(self.model_path)
-
-    @property
-    def multi_label(self) -> bool:
-        """Whether a record may be of any number of classes."""
-        label = self.label
-        return label is not None and bool(label.shape)
-
-    @property
-    def label(self) -> Feature | None:
-        """The label that was trained on; None for a language model."""
-        from reader.record_types.features import labels_by_name
-
-        if self.kind == "packed":
-            return None
-        labels = labels_by_name(self.manifest)
-        return labels.get(self.options.get("label") or "", next(iter(labels.values()), None))
 
     @property
     def evaluation_split(self) -> str | None:
@@ -95,7 +88,7 @@ class TrainedRun:
             ShardSetError: The set is not there, or it is another one now.
         """
         like = self.manifest if may_differ else None
-        return _manifest_of(self.data, self.root_hash, self.directory, purpose, like)
+        return own_manifest(self.data, self.root_hash, _name(self.directory), purpose, like=like)
 
 
 def open_run(directory: Path, epoch: str = "last", data: Place | None = None) -> TrainedRun:
@@ -115,21 +108,24 @@ def open_run(directory: Path, epoch: str = "last", data: Place | None = None) ->
         DamageError: What it keeps of its set is not as it was written.
     """
     import reader
+    from reader.record_types.features import labels_by_name
 
     record = read_run(directory, epoch)
     place = data or place_of(record.content["data"])
     kept = kept_manifest(directory)
-    manifest = kept or _manifest_of(
-        place, record.root_hash, directory, "A run of an earlier version"
+    manifest = kept or own_manifest(
+        place, record.root_hash, _name(directory), "A run of an earlier version"
     )
-    normalization = record.content.get("normalization")
+    kind, labels = reader.kind_of(manifest.schema), labels_by_name(manifest)
+    label = labels.get(record.options.get("label") or "", next(iter(labels.values()), None))
     return TrainedRun(
         directory=directory,
         model_path=record.model_path,
-        kind=reader.kind_of(manifest.schema),
+        kind=kind,
         class_names=tuple(record.content.get("class_names", ())),
+        multi_label=kind != "packed" and label is not None and bool(label.shape),
         options=record.options,
-        normalization=normalization and Normalization(**_tuples(normalization)),
+        normalization=normalization_of(record.content.get("normalization")),
         data=place,
         root_hash=record.root_hash,
         manifest=manifest,
@@ -137,25 +133,46 @@ def open_run(directory: Path, epoch: str = "last", data: Place | None = None) ->
     )
 
 
-def _manifest_of(
-    place: Place, root_hash: str, directory: Path, purpose: str, like: Manifest | None = None
+def own_manifest(
+    place: Place,
+    root_hash: str,
+    model: str,
+    purpose: str,
+    otherwise: str = "",
+    like: Manifest | None = None,
 ) -> Manifest:
-    """The manifest of the set of a run, or of another one with records like those of a manifest."""
+    """The manifest of the set that a model was trained on, as it is now.
+
+    Args:
+        place: Where the set should be.
+        root_hash: Root hash of the set of the training.
+        model: What messages call the model.
+        purpose: What needs the set, for messages.
+        otherwise: What can be done without it, to end a message with.
+        like: A set with the same features and tokenizer as in this manifest will do.
+
+    Raises:
+        ShardSetError: The set is not there, or it is another one now.
+    """
     try:
         manifest = manifest_with(place, root_hash) or load_manifest(place)
     except ShardSetError as error:
         raise ShardSetError(
-            f"{error} {purpose} needs the set that the run in {directory} was trained on: if it "
-            "has moved, pass --data SET."
+            f"{error} {purpose} needs the set that {model} was trained on: if it has moved, pass "
+            "--data SET."
         ) from error
     if manifest.root_hash == root_hash or has_records_of(place, manifest.root_hash, root_hash):
         return manifest
     if like is not None and _alike(manifest, like):
         return manifest
     raise ShardSetError(
-        f"{place} is another set (root hash {manifest.root_hash}) than the run in {directory} was "
-        f"trained on ({root_hash}). {purpose} needs that set: pass it with --data."
+        f"{place} is another set (root hash {manifest.root_hash}) than {model} was trained on "
+        f"({root_hash}). {purpose} needs that set: pass it with --data{otherwise}."
     )
+
+
+def _name(directory: Path) -> str:
+    return f"the run in {directory}"
 
 
 def _alike(one: Manifest, two: Manifest) -> bool:
@@ -166,8 +183,11 @@ def _alike(one: Manifest, two: Manifest) -> bool:
     )
 
 
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+def normalization_of(values: dict[str, Any] | None) -> Normalization | None:
+    """What run.json and export.json say of the normalization."""
+    if values is None:
+        return None
+    return Normalization(values["mode"], tuple(values["shift"]), tuple(values["scale"]))
 
 
 def in_float32(model: Any) -> Any:
