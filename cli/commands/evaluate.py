@@ -81,9 +81,9 @@ def evaluate(
 
         result = measured(model, data, split, epoch, show, text_cleaner)
     if page is not None:
-        from cli.evaluation_page import write_page
+        from cli.evaluation_page import write_evaluation
 
-        write_page(result, summary(result), page)
+        write_evaluation(result, summary(result), page)
     if as_json:
         written = {"page": str(page)} if page is not None else {}
         print_json(dataclasses.asdict(result) | written)
