@@ -33,7 +33,7 @@ _OPTIONS = (
     *("--precision", "float32", "--checkpoint-minutes", "0.000001", "--cache", "off"),
     *("--worker-timeout", "10"),
 )
-_TIMED = ("examples_per_second", "input_wait")
+_TIMED = ("examples_per_second", "input_wait", "wall_seconds", "cpu_seconds")
 
 
 def main() -> None:

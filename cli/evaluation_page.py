@@ -1,4 +1,4 @@
-"""An evaluation as a page: one self-contained HTML file, in the style of 'shardmill report'."""
+"""An evaluation as a page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beam_jobs.report.markup import render
-from foundation import storage
-from shard_format import InputError
+from cli.page_file import write_page
 
 if TYPE_CHECKING:
     from foundation.storage import Place
@@ -18,7 +16,7 @@ _MOST_COLUMNS = 40  # of a matrix; of more classes the most frequent mistakes ar
 _MOST_MISTAKES = 50
 
 
-def write_page(result: Evaluation, numbers: Sequence[tuple[str, str]], out: Place) -> None:
+def write_evaluation(result: Evaluation, numbers: Sequence[tuple[str, str]], out: Place) -> None:
     """Writes the page; an existing file is replaced.
 
     Args:
@@ -32,14 +30,7 @@ def write_page(result: Evaluation, numbers: Sequence[tuple[str, str]], out: Plac
     many = len(result.classes) > _MOST_COLUMNS
     mistakes = _mistakes(result.matrix) if result.matrix is not None and many else None
     values = {"result": result, "numbers": numbers, "mistakes": mistakes}
-    page = render("evaluation.html", values)
-    try:
-        storage.write_bytes(out, page.encode())
-    except OSError as error:
-        raise InputError(
-            f"The page cannot be written to {out}: {error.strerror}. Choose another file with "
-            "--page."
-        ) from error
+    write_page("evaluation.html", values, out, "--page")
 
 
 def _mistakes(matrix: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:

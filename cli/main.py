@@ -71,6 +71,7 @@ def shardmill() -> None:
     shardmill doctor set --model resnet50             find out why training is slow
     shardmill train set --model small_cnn             train on it
     shardmill search set space.yaml                   find good options for it
+    shardmill runs runs                               compare trainings, with their curves and costs
     shardmill evaluate run                            measure the model on its test split
     shardmill export run --out served                 write the model for a server or a phone
     shardmill predict run photo.jpg                   classify files or texts
@@ -107,6 +108,7 @@ _COMMANDS = {
     "read": "Measure how fast a shard set is read, decoded and augmented.",
     "repair": "Write what 'shardmill verify' finds damaged again.",
     "report": "Write a page with counts, histograms, samples and duplicates.",
+    "runs": "Compare training runs: curves, options that differ, cost.",
     "search": "Search for good options of a training.",
     "serve": "Decode and augment a shard set for trainers elsewhere.",
     "train": "Train a Keras model on a shard set.",

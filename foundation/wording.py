@@ -96,6 +96,15 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
+def duration(seconds: float) -> str:
+    """A time for people: "42 s", "3:07" minutes, "2:15:09" hours."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def parse_size(flag: str, text: str) -> int:
     """Bytes of a size such as "128MiB", "1.5 GB" or "4096".
 

@@ -22,7 +22,7 @@ from trainer.events import (
     StepsDone,
     StopAsked,
 )
-from trainer.loop import OnSteps, Totals
+from trainer.loop import NOTHING, OnSteps, Totals
 from trainer.monitoring.records import make_confusion
 from trainer.monitoring.shown import Shown, showing
 from trainer.optimization.pruning import sparsity_of
@@ -163,6 +163,7 @@ class Epochs:
     def _summary(self, epoch: int, totals: Totals, measured: Totals | None) -> EpochDone:
         predicts_tokens = self.data.kind == "packed"
         records = self.stream.steps_per_epoch * self.options.batch_size
+        validated = measured or NOTHING
         return EpochDone(
             epoch=epoch,
             loss=totals.mean_loss,
@@ -181,6 +182,8 @@ class Epochs:
             val_f1=measured.f1 if measured and self.data.multi_label else None,
             input_wait=None if self.options.deterministic else totals.input_wait,
             sparsity=self.options.prune and sparsity_of(self.learner.model),
+            wall_seconds=totals.seconds + validated.seconds,
+            cpu_seconds=totals.cpu_seconds + validated.cpu_seconds,
             # Streams of others than `reader` may not count them.
             skipped=sum(getattr(one, "skipped", 0) for one in (self.stream, self.data.validation)),
         )

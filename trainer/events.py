@@ -160,6 +160,11 @@ class EpochDone:
         input_wait: Share of the seconds of the training steps in which the device waited for a
             batch, in [0, 1]; None in epochs of earlier versions.
         sparsity: Share of zeros in the kernels after the epoch with --prune, in [0, 1]; else None.
+        wall_seconds: Seconds of the steps of training and validation, those before an interruption
+            included; None in epochs of earlier versions. Loading, checkpoints and figures come on
+            top.
+        cpu_seconds: Processor seconds of this process in the same steps. Other workers, and
+            services that read for it, are not in them; None like `wall_seconds`.
         skipped: Damaged records that this process has left out, with --on-corrupt skip, since it
             began, each counted once; 0 without.
     """
@@ -181,6 +186,8 @@ class EpochDone:
     val_f1: float | None = None
     input_wait: float | None = None
     sparsity: float | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
     skipped: int = 0
 
 

@@ -47,6 +47,7 @@ class Totals:
         examples: Examples.
         bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
         seconds: Wall time of the steps.
+        cpu_seconds: Processor time of this process in them, over all its threads.
         hits: Labels predicted right, of multi-label examples; else 0.
         predicted: Labels predicted, of such examples.
         relevant: Labels that they have.
@@ -58,6 +59,7 @@ class Totals:
     examples: int = 0
     bad_step: int = -1
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     hits: int = 0
     predicted: int = 0
     relevant: int = 0
@@ -85,7 +87,7 @@ class Totals:
 
     def since(self, before: Totals) -> Totals:
         """The sums over what came after `before`; the bad step is this one's."""
-        names = ("loss", "seconds", "waited", *COUNTS)
+        names = ("loss", "seconds", "cpu_seconds", "waited", *COUNTS)
         return Totals(
             bad_step=self.bad_step,
             **{name: getattr(self, name) - getattr(before, name) for name in names},
@@ -356,7 +358,7 @@ def _run_phase(
     steps_per_call = 1
     while done < num_steps:
         steps = min(steps_per_call, num_steps - done, next_stop(done) - done)
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         with naming_damage():
             state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
             loss, counts, bad_step, waited = (value.numpy().tolist() for value in state)
@@ -365,6 +367,7 @@ def _run_phase(
             loss=loss,
             bad_step=bad_step,
             seconds=totals.seconds + seconds,
+            cpu_seconds=totals.cpu_seconds + time.process_time() - cpu_started,
             waited=waited,
             **dict(zip(COUNTS, counts, strict=True)),
         )

@@ -15,6 +15,7 @@ from foundation.wording import counted
 _BINS = 36
 _LOGARITHMIC_FROM = 12  # greatest over least, from which on the scale is logarithmic
 _WIDTH, _HEIGHT = 360, 96  # of the drawing; 96 pixels high on the page
+_TALL = 180  # of curves
 _LEAST_BAR = 1.5  # pixels: a bin with one record is visible next to one with a million
 _MOST_TICKS = 4
 _SUMMARY_KEYS = {"min", "max", "mean", "histogram"}
@@ -71,6 +72,38 @@ class RankCurve(NamedTuple):
     half: int
     heights: list[float]
     step: float
+    ticks: Ticks
+
+
+class EpochCurve(NamedTuple):
+    """How a measure of one run went on.
+
+    Attributes:
+        path: The path of an SVG, in pixels; empty without a value.
+        best: The same with a dot at the best epoch.
+    """
+
+    path: str
+    best: str
+
+
+class EpochChart(NamedTuple):
+    """A measure of several runs, by epoch.
+
+    Attributes:
+        title: The measure.
+        spread: Range of its values.
+        logarithmic: Whether the vertical scale is logarithmic.
+        curves: One for each run.
+        levels: Round values, each with its height in percent.
+        ticks: Epochs on the horizontal scale.
+    """
+
+    title: str
+    spread: str
+    logarithmic: bool
+    curves: list[EpochCurve]
+    levels: Ticks
     ticks: Ticks
 
 
@@ -147,6 +180,57 @@ def rank_curve(ordered: Sequence[int]) -> RankCurve:
         for rank in _multiples(1, len(ordered))
     ]
     return RankCurve(description, ordered[0], half, heights, _WIDTH / len(shown), ticks)
+
+
+def epoch_chart(
+    title: str,
+    runs: Sequence[Sequence[float | None]],
+    best: Sequence[int | None],
+    wording: Callable[[float], str],
+) -> EpochChart | None:
+    """Draws a measure of several runs; None if none has it.
+
+    Args:
+        title: The measure.
+        runs: A finite value for each epoch of each run, or None.
+        best: The best epoch of each, from 1; None for none.
+        wording: How a value is written.
+    """
+    values = [value for run in runs for value in run if value is not None]
+    if not values:
+        return None
+    least, greatest = min(values), max(values)
+    spread = f"{wording(least)} to {wording(greatest)}"
+    if least == greatest:
+        greatest += abs(greatest) / 2 or 1.0
+    logarithmic = least > 0 and greatest / least >= _LOGARITHMIC_FROM
+    scale: Callable[[float], float] = math.log if logarithmic else float
+    last = max(map(len, runs))
+    step = _WIDTH / max(1, last - 1)
+
+    def height(value: float) -> float:
+        return (scale(value) - scale(least)) / (scale(greatest) - scale(least))
+
+    def curve(run: Sequence[float | None], best: int | None) -> EpochCurve:
+        points = {
+            epoch: f"{(epoch - 1) * step:.1f} {(1 - height(value)) * _TALL:.1f}"
+            for epoch, value in enumerate(run, 1)
+            if value is not None
+        }
+        # A line of no length is a dot.
+        path = "M" + "L".join(points.values()) + "h0" if points else ""
+        return EpochCurve(path, f"M{points[best]}h0" if best in points else "")
+
+    rounded = (_powers if logarithmic else _multiples)(least, greatest, 10)
+    epochs = _multiples(1, last) if last > 1 else [1.0]
+    return EpochChart(
+        title,
+        spread,
+        logarithmic,
+        list(map(curve, runs, best)),
+        [(wording(value), 100 * height(value)) for value in rounded],
+        [(f"{n:,.0f}", 100 * (n - 1) * step / _WIDTH) for n in epochs if n == int(n)],
+    )
 
 
 def _with_bars(

@@ -82,9 +82,9 @@ def evaluate(
         result = measured(path, data, split, epoch, show, text_cleaner)
     result = dataclasses.replace(result, model=result.model.replace(str(path), str(model)))
     if page is not None:
-        from cli.evaluation_page import write_page
+        from cli.evaluation_page import write_evaluation
 
-        write_page(result, summary(result), page)
+        write_evaluation(result, summary(result), page)
     if as_json:
         written = {"page": str(page)} if page is not None else {}
         print_json(dataclasses.asdict(result) | written)

@@ -162,6 +162,7 @@ def _last_reasons(trials: Sequence[Trial]) -> list[Trial]:
 def _table(plan: SearchPlan, trials: Sequence[Trial]) -> Any:
     """The best trials, with their options in one column."""
     from cli.console import table
+    from foundation.wording import duration
     from trainer.search.space import shown
     from trainer.search.trials import ranked
 
@@ -181,7 +182,7 @@ def _table(plan: SearchPlan, trials: Sequence[Trial]) -> Any:
             trial.state,
             _value(plan, trial, named=False),
             str(len(trial.values)),
-            _duration(trial.seconds),
+            duration(trial.seconds),
             shown({name: trial.options[name] for name in names if name in trial.options}),
         )
     return rows
@@ -192,15 +193,6 @@ def _value(plan: SearchPlan, trial: Trial, *, named: bool = True) -> str:
         return ""
     number = f"{trial.value:.4f}" if trial.is_loss else f"{trial.value:.2%}"
     return f"{_measure(plan)} {number}" if named else number
-
-
-def _duration(seconds: float) -> str:
-    """A time for people: "42 s", "3:07" minutes, "2:15:09" hours."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class _SearchDisplay:
@@ -267,8 +259,10 @@ class _SearchDisplay:
 
     def _left(self, ended: list[Trial]) -> str:
         """About how long the rest takes, once a trial has ended."""
+        from foundation.wording import duration
+
         rest = self._plan.num_trials - len(ended)
         if not ended or not rest:
             return ""
         seconds = sum(trial.seconds for trial in ended) / len(ended)
-        return f", about {_duration(seconds * rest / self._plan.options.parallel)} left"
+        return f", about {duration(seconds * rest / self._plan.options.parallel)} left"

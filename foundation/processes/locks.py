@@ -31,6 +31,21 @@ def try_lock(file: IO[Any] | int) -> bool:
     return True
 
 
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the lock of a file; False where there is no file or no locks.
+
+    It asks for the lock that several may hold, and gives it back at once.
+    """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def is_same_file(file: IO[Any], path: Path) -> bool:
     """Whether an open file is still at a path: who held its lock before may have deleted it."""
     try:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cli.commands.evaluate import _print, summary
-from cli.evaluation_page import write_page
+from cli.evaluation_page import write_evaluation
 from trainer.baseline import Baseline
 from trainer.evaluation.scores import ClassScore, Evaluation
 
@@ -51,10 +51,10 @@ def test_the_page_has_everything_and_runs_nothing(tmp_path: Any) -> None:
     failed = dataclasses.replace(RESULT, failed=(("<script>.jpg", "cut"),))
     for result in (RESULT, large, failed):
         page = tmp_path / "page.html"
-        write_page(result, summary(result), page)
+        write_evaluation(result, summary(result), page)
         text = page.read_text(encoding="utf-8")
         assert "<script" not in text and "default-src 'none'" in text
-    write_page(RESULT, summary(RESULT), page)
+    write_evaluation(RESULT, summary(RESULT), page)
     text = page.read_text(encoding="utf-8")
     assert "&lt;b&gt;hat" in text and "Confusion matrix" in text and "<strong>2</strong>" in text
     assert "50.0% by always answering" in text

@@ -48,6 +48,7 @@ def test_a_run_leaves_a_model_a_history_and_tensorboard_files(options):
     written = scalars(given.run_dir / "tensorboard" / "train")
     assert set(written) == {
         "loss", "accuracy", "learning_rate", "examples_per_second", "loss_scale", "input_wait",
+        "wall_seconds", "cpu_seconds",
     }  # fmt: skip
     measured = scalars(given.run_dir / "tensorboard" / "validation")
     assert [step for step, _ in measured["loss"]] == [1, 2, 3]

@@ -92,7 +92,8 @@ class AsynchronousLoop(Loop):
         given = (_manifest_of(batches.stream), _int64(epoch))
         units = _Units(unit, self._team, self._fetching, given)
         begun, at_once = done, _UNITS_AT_A_TIME * self._team.num_workers
-        started, seconds_before = time.perf_counter(), totals.seconds
+        started = time.perf_counter() - totals.seconds
+        cpu_started = time.process_time() - totals.cpu_seconds
         has_begun = False  # since the last pause: a pause makes no progress
         try:
             while done < num_steps:
@@ -107,8 +108,11 @@ class AsynchronousLoop(Loop):
                     done += steps
                     totals = _added(totals, sums)
                     self._learn_size(phase, steps, seconds)
-                seconds = seconds_before + time.perf_counter() - started
-                totals = dataclasses.replace(totals, seconds=seconds)
+                totals = dataclasses.replace(
+                    totals,
+                    seconds=time.perf_counter() - started,
+                    cpu_seconds=time.process_time() - cpu_started,
+                )
                 if not units.waiting and (pauses or done == num_steps):
                     if phase == "train":
                         self._remote.pull()

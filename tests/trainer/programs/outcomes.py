@@ -5,8 +5,8 @@ import json
 import keras
 import numpy as np
 
-# Wall time is the one thing that no checkpoint can make equal.
-TIMED = {"examples_per_second", "input_wait", "tokens_per_second"}
+# Time is the one thing that no checkpoint can make equal.
+TIMED = {"examples_per_second", "input_wait", "tokens_per_second", "wall_seconds", "cpu_seconds"}
 
 
 def outcome(directory):
