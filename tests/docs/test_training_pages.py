@@ -71,6 +71,22 @@ def test_a_run_is_evaluated(repository, small_set, run, folder):
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["split"] == "validation"
     assert (folder / "evaluation.html").stat().st_size > 1000
+    commands = [line for line in text.splitlines() if line.startswith("$ shardmill runs ")]
+    assert len(commands) == 2
+    for command in commands:
+        done = run("sh", "-c", command.removeprefix("$ ").replace("runs run", "runs measured"))
+        assert done.returncode == 0, done.stderr
+    assert "measured" in {one["run"] for one in json.loads(done.stdout)["runs"]}
+    assert (folder / "runs.html").stat().st_size > 1000
+
+
+def test_layers_on_two_devices(blocks, small_set, run, folder):
+    command = blocks("workers.md")[-1].strip() + " --model small_cnn --image-size 32 --epochs 1"
+    done = run("sh", "-c", command)
+    assert done.returncode == 0, done.stderr
+    assert "stage 2 of 2 on CPU:1" in done.stderr
+    stages = (folder / "stages-run" / "stages.txt").read_text().splitlines()
+    assert {line.partition(" ")[0] for line in stages} == {"1", "2"}
 
 
 def test_workers_on_one_machine_and_on_several(blocks, small_set, run, folder):
