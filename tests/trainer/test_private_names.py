@@ -17,6 +17,9 @@ import trainer
 
 REASONS = {
     "_flatten_layers": "`layers` leaves out the layers within a layer of the user's own",
+    "_keras_mask": "a mask does not come along when a tensor goes to another device",
+    "_run_through_graph": "`clone_model`, which calls it, also makes a model of what it walks",
+    "_value": "Keras decides on a device when a layer is built, before its stage is known",
     "_host_cross_device_ops": "strategies reduce over all GPUs, and messages are for hosts",
     "_model_variables_moving_average": "Keras gives averages by overwriting the weights only",
     "tensorflow.compiler.xla.tsl.protobuf": "what configure_coordination_service takes",
@@ -61,6 +64,16 @@ def test_keras_and_strategies_have_what_is_read():
     layer = keras.layers.Dense(1)
     model = keras.Sequential([keras.Input((1,)), layer])
     assert layer in list(model._flatten_layers())
+    assert layer.kernel._value is layer.kernel.value
+    calls = []
+    model = keras.Model(model.inputs, model.outputs)
+    model._run_through_graph(
+        model.input,
+        operation_fn=lambda operation: operation,
+        call_fn=lambda operation, *arguments: calls.append(operation) or operation(*arguments),
+    )
+    assert calls == [layer]
+    assert keras.layers.Masking()(tf.ones([1, 2, 3]))._keras_mask.shape == (1, 2)
     optimizer = keras.optimizers.SGD(use_ema=True)
     optimizer.build(model.trainable_variables)
     shapes = [average.shape for average in optimizer._model_variables_moving_average]
