@@ -149,7 +149,7 @@ def test_the_page_has_curves_and_runs_nothing(tmp_path, shardmill):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script" not in page and "default-src 'none'" in page and "\u202e" not in page
     assert page.count("&lt;b&gt;") == page.count("\\u202erun") > 0
-    assert page.count("<figure") == 4 and page.count('class="line dash1"') >= 4 * 6
+    assert page.count("<figure") == 4 and page.count(' dash1"') >= 4 * 6
     assert not (tmp_path / "runs" / "runs.html").exists()
 
 
