@@ -213,11 +213,11 @@ def _audit(work: Path, runs: list[Path]) -> tuple[dict[str, dict[str, str]], flo
 
 def _judged(work: Path, runs: list[Path]) -> tuple[Path, list[str]]:
     """A file with labels and probabilities of all images, and their names."""
-    from trainer.evaluation.predictions import predict_out_of_sample
+    from trainer.evaluation.predictions import predict_records
 
     manifest, names, labels, values = load_manifest(work / "set"), list[str](), [], []
     with tempfile.TemporaryDirectory() as folder:
-        made = predict_out_of_sample(runs, work / "set", Path(folder))
+        made = predict_records(runs, work / "set", Path(folder))
         for split, probabilities in made.splits.items():
             index = open_index(work / "set" / manifest.index_file(split))
             names += index["record_id"].to_pylist()

@@ -1,8 +1,9 @@
-"""What a model says of records that it was not trained on."""
+"""What models say of records: of those that they were not trained on, and of those they were."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,10 @@ class Predictions(NamedTuple):
         splits: By the name of a split, [records, classes] float32 in the order of the index and of
             the classes of the set; NaN in the row of a record that could not be read. They may be
             mapped from files.
+        forgotten: By the name of a split, [records] how often a model that was trained on it
+            unlearned a record; -1 for a record that could not be read.
     """
 
     label: str
     splits: Mapping[str, npt.NDArray[np.float32]]
+    forgotten: Mapping[str, npt.NDArray[np.int64]] = MappingProxyType({})

@@ -37,8 +37,8 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
     type=LOCAL,
     multiple=True,
     help="A run of 'shardmill train' on this set, for label errors and the hardest records of the "
-    "splits that it was not trained on. Repeatable: each split is judged by the first run that was "
-    "not trained on it.",
+    "splits that it was not trained on, and for what it forgot of the one it was. Repeatable: each "
+    "split is judged by the first run that was not trained on it.",
 )
 @EPOCH
 @click.option(
@@ -136,12 +136,12 @@ def _predictions(
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmill-predictions-"))
     bars.update("load", 0, None, "", "TensorFlow and the model")
     with naming_extras():
-        from trainer.evaluation.predictions import predict_out_of_sample
+        from trainer.evaluation.predictions import predict_records
 
     def show(done: int, total: int) -> None:
         bars.update_often("predict", done, total, "records")
 
-    made = predict_out_of_sample(runs, directory, Path(folder), epoch, show)
+    made = predict_records(runs, directory, Path(folder), epoch, show)
     bars.finish("load")
     return Predictions(*made)
 

@@ -233,6 +233,22 @@ def progress_of(directory: Path, number: int | None) -> Progress:
         ) from error
 
 
+def epochs_kept(directory: Path) -> list[int]:
+    """Numbers of the whole checkpoints at the ends of epochs, ascending."""
+    newest = checkpoint_files.newest(directory, whole=False)
+    if newest is None:
+        return []
+    numbers = [*checkpoint_files.older(directory, newest), newest]
+    return [number for number in numbers if progress_of(directory, number).step == 0]
+
+
+def restore_model(directory: Path, model: Any, number: int) -> None:
+    """Gives a model, as the run has saved it, the weights of a checkpoint."""
+    stored = tf.train.load_checkpoint(str(checkpoint_files.prefix_of(directory, number)))
+    for index, variable in enumerate(model.variables):
+        variable.assign(stored.get_tensor(f"model/{index}/{_VARIABLE}"))
+
+
 def _other_model(prefix: Path, name: str, stored: Any, expected: Any) -> InputError:
     def text(value: Any) -> str:
         return "nothing" if value is None else f"{value[1]} {value[0]}"

@@ -1,8 +1,9 @@
-"""Probabilities of the classes of a set, for records that a model was not trained on."""
+"""What runs say of the records of a set: of those that they were not trained on, and of theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,34 +13,41 @@ import numpy.typing as npt
 from foundation.storage import Place
 from reader.damage import naming_damage
 from shard_format import Feature, Manifest, UsageError, has_records_of, load_manifest
-from trainer.checkpointing.run_dir import RUN
+from trainer.checkpointing.checkpoints import epochs_kept, restore_model
+from trainer.checkpointing.run_dir import CHECKPOINTS, RUN
 from trainer.evaluation.evaluating import OnProgress, network_inputs, predicted_label
 from trainer.evaluation.models import EvaluatedModel, open_model
 
 _TRAIN = "train"
+_LEAST_EPOCHS = 3  # of fewer, hardly anything can be forgotten
 
 
-class OutOfSample(NamedTuple):
-    """Predictions of runs for the splits that they were not trained on.
+class RunPredictions(NamedTuple):
+    """Predictions of runs for the splits that they were not trained on, and what they forgot.
 
     Attributes:
         label: Name of the predicted feature.
         splits: By the name of a split, [records, classes] float32 in the order of the index and of
             the classes of the set, in a mapped file; NaN in the row of a damaged record.
+        forgotten: By the name of a split that a run was trained on, [records] how often the run
+            unlearned a record, see `_forgotten`; without a run that kept several epochs, nothing.
     """
 
     label: str
     splits: dict[str, npt.NDArray[np.float32]]
+    forgotten: dict[str, npt.NDArray[np.int64]]
 
 
-def predict_out_of_sample(
+def predict_records(
     runs: Sequence[Path],
     place: Place,
     folder: Path,
     epoch: str = "last",
     on_progress: OnProgress = lambda done, total: None,
-) -> OutOfSample:
+) -> RunPredictions:
     """Predicts the records of each split by the first run that was not trained on it.
+
+    A run that kept the checkpoints of several epochs also says which records it forgot.
 
     A split that a run was validated on counts as one that it was not trained on.
 
@@ -57,7 +65,7 @@ def predict_out_of_sample(
         InputError: A model cannot be loaded.
     """
     manifest = load_manifest(place)
-    result, done = OutOfSample("", {}), 0
+    result, done = RunPredictions("", {}, {}), 0
     for run in runs:
         if not (run / RUN).is_file():
             raise UsageError(
@@ -78,7 +86,11 @@ def predict_out_of_sample(
             for split, info in manifest.splits.items()
             if split != trained_on and split not in result.splits and info.records
         }
-        total = done + sum(own.values())
+        learnt = manifest.splits.get(trained_on)
+        epochs = epochs_kept(run / CHECKPOINTS)
+        if learnt is None or trained_on in result.forgotten or len(epochs) < _LEAST_EPOCHS:
+            epochs = []
+        total = done + sum(own.values()) + len(epochs) * (learnt.records if learnt else 0)
         for split, count in own.items():
             file, shape = folder / f"{len(result.splits)}.npy", (count, len(label.class_names))
             rows = np.lib.format.open_memmap(file, "w+", np.float32, shape)
@@ -88,6 +100,15 @@ def predict_out_of_sample(
                 on_progress(done + end, total)
             done += count
             result.splits[split] = rows
+        if learnt is not None and epochs:
+
+            def show(count: int, before: int = done, total: int = total) -> None:
+                on_progress(before + count, total)
+
+            rights = _rights(model, place, manifest, trained_on, label)
+            weights = functools.partial(restore_model, run / CHECKPOINTS, model.about.model)
+            result.forgotten[trained_on] = _forgotten(rights, weights, epochs, learnt.records, show)
+            done += len(epochs) * learnt.records
     if not result.splits:
         raise UsageError(
             f"Each record of {place} was trained on, so no prediction is out of sample. Build it "
@@ -109,6 +130,61 @@ def _probabilities(
             values[weights == 0] = np.nan  # it could not be read
             yield begin, values
             begin += len(values)
+
+
+def _forgotten(
+    rights: Callable[[], Iterator[npt.NDArray[np.int64]]],
+    take: Callable[[int], None],
+    epochs: Sequence[int],
+    count: int,
+    on_progress: Callable[[int], None],
+) -> npt.NDArray[np.int64]:
+    """[records] how often a record was right after one epoch and wrong after the next one.
+
+    Forgetting events (Toneva et al., An empirical study of example forgetting during deep neural
+    network learning, ICLR 2019, section 3), looked for after every epoch rather than whenever a
+    record is trained on. A record that was never right has as many as there are epochs, and one
+    that could not be read -1.
+
+    Args:
+        rights: Gives 1 for each record that is predicted right, 0 for another one, -1 for a
+            damaged one, batch by batch.
+        take: Called with the number of a checkpoint; gives the model its weights.
+        epochs: Numbers of the checkpoints.
+        count: Number of records.
+        on_progress: Called with the number of predictions so far.
+    """
+    events, ever, before = np.zeros((3, count), np.int64)
+    right = before
+    for number, checkpoint in enumerate(epochs):
+        take(checkpoint)
+        begin, right = 0, np.full(count, -1)
+        for batch in rights():
+            batch = batch[: count - begin]  # the last batch is filled up
+            right[begin : begin + len(batch)] = batch
+            begin += len(batch)
+            on_progress(number * count + begin)
+        events += (before == 1) & (right == 0)
+        ever |= right == 1
+        before = right
+    return np.where(right < 0, -1, np.where(ever, events, len(epochs)))
+
+
+def _rights(
+    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature
+) -> Callable[[], Iterator[npt.NDArray[np.int64]]]:
+    """The first argument of `_forgotten`."""
+
+    def rights() -> Iterator[npt.NDArray[np.int64]]:
+        size = model.batch_size
+        with naming_damage():
+            for inputs, targets, weights in network_inputs(
+                model.about, place, manifest, split, label, size, every_row=True
+            ):
+                _, predicted = model.outcome(inputs, targets, None)
+                yield np.where(weights == 0, -1, predicted == targets)
+
+    return rights
 
 
 def _require_own_set(model: EvaluatedModel, run: Path, place: Place, manifest: Manifest) -> None:

@@ -26,5 +26,6 @@ CHECKS: Members[Check] = Members(
         "odd-language": "beam_jobs.audit.checks.languages:ODD_LANGUAGE",
         "outlier": "beam_jobs.audit.checks.records:OUTLIER",
         "hardest": "beam_jobs.audit.checks.labels:HARDEST",
+        "forgotten": "beam_jobs.audit.checks.labels:FORGOTTEN",
     }
 )

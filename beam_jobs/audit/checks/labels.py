@@ -1,4 +1,4 @@
-"""Likely label errors, and the hardest records, by out-of-sample predictions of a model.
+"""Likely label errors and the hardest records, by out-of-sample predictions; forgotten records.
 
 Label errors are found by confident learning (Northcutt, Jiang and Chuang, Confident learning:
 estimating uncertainty in dataset labels, JAIR 2021; pruning by noise rate, section 3.2), as
@@ -147,6 +147,18 @@ def _hardest(audited: AuditedSet, threshold: float) -> pa.Table | None:
     return flagged(judged.rows[order], judged.confidence[order], other=judged.names(order))
 
 
+def _forgotten(audited: AuditedSet, threshold: float) -> pa.Table | None:
+    if audited.predictions is None or not audited.predictions.forgotten:
+        return None
+    events = np.full(audited.records, -1)
+    begins = dict(zip(audited.manifest.splits, audited.begins.tolist(), strict=False))
+    for split, values in audited.predictions.forgotten.items():
+        events[begins[split] : begins[split] + len(values)] = values
+    rows = np.flatnonzero(events >= threshold)
+    rows = rows[np.argsort(-events[rows], kind="stable")]
+    return flagged(rows, events[rows])
+
+
 LABEL_ERROR = Check(
     "Likely label errors",
     "By confident learning the record is of the other class; the value is the probability of that "
@@ -160,4 +172,12 @@ HARDEST = Check(
     "records.",
     0.01,
     _hardest,
+)
+FORGOTTEN = Check(
+    "Forgotten records",
+    "The run that was trained on the record was right after one epoch and wrong after the next "
+    "one, at least {0:g} times; the value is how often. A record that it never got right has the "
+    "number of epochs.",
+    2,
+    _forgotten,
 )
