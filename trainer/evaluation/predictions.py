@@ -16,7 +16,8 @@ from shard_format import Feature, Manifest, UsageError, has_records_of, load_man
 from trainer.checkpointing.checkpoints import epochs_kept, restore_model
 from trainer.checkpointing.run_dir import CHECKPOINTS, RUN
 from trainer.evaluation.evaluating import OnProgress, network_inputs, predicted_label
-from trainer.evaluation.models import EvaluatedModel, open_model
+from trainer.evaluation.models import EvaluatedModel, of_run
+from trainer.export.trained_run import open_run
 
 _TRAIN = "train"
 _LEAST_EPOCHS = 3  # of fewer, hardly anything can be forgotten
@@ -72,7 +73,8 @@ def predict_records(
                 f"No run of 'shardmill train' in {run}, so nothing says what was trained on. Pass "
                 "its --run-dir."
             )
-        model = open_model(run, epoch)
+        trained = open_run(run, epoch)
+        model = of_run(trained, trained.model)
         _require_own_set(model, run, place, manifest)
         label = predicted_label(model, manifest, place)
         if label is None or model.about.multi_label or not label.class_names:
@@ -86,11 +88,7 @@ def predict_records(
             for split, info in manifest.splits.items()
             if split != trained_on and split not in result.splits and info.records
         }
-        learnt = manifest.splits.get(trained_on)
-        epochs = epochs_kept(run / CHECKPOINTS)
-        if learnt is None or trained_on in result.forgotten or len(epochs) < _LEAST_EPOCHS:
-            epochs = []
-        total = done + sum(own.values()) + len(epochs) * (learnt.records if learnt else 0)
+        total = done + sum(own.values())
         for split, count in own.items():
             file, shape = folder / f"{len(result.splits)}.npy", (count, len(label.class_names))
             rows = np.lib.format.open_memmap(file, "w+", np.float32, shape)
@@ -100,15 +98,16 @@ def predict_records(
                 on_progress(done + end, total)
             done += count
             result.splits[split] = rows
-        if learnt is not None and epochs:
-
-            def show(count: int, before: int = done, total: int = total) -> None:
-                on_progress(before + count, total)
-
+        epochs = epochs_kept(run / CHECKPOINTS)
+        if (
+            trained_on in manifest.splits
+            and trained_on not in result.forgotten
+            and len(epochs) >= _LEAST_EPOCHS
+        ):
             rights = _rights(model, place, manifest, trained_on, label)
-            weights = functools.partial(restore_model, run / CHECKPOINTS, model.about.model)
-            result.forgotten[trained_on] = _forgotten(rights, weights, epochs, learnt.records, show)
-            done += len(epochs) * learnt.records
+            weights = functools.partial(restore_model, run / CHECKPOINTS, trained.model)
+            records = manifest.splits[trained_on].records
+            result.forgotten[trained_on] = _forgotten(rights, weights, epochs, records, on_progress)
     if not result.splits:
         raise UsageError(
             f"Each record of {place} was trained on, so no prediction is out of sample. Build it "
@@ -137,7 +136,7 @@ def _forgotten(
     take: Callable[[int], None],
     epochs: Sequence[int],
     count: int,
-    on_progress: Callable[[int], None],
+    on_progress: OnProgress,
 ) -> npt.NDArray[np.int64]:
     """[records] how often a record was right after one epoch and wrong after the next one.
 
@@ -152,7 +151,7 @@ def _forgotten(
         take: Called with the number of a checkpoint; gives the model its weights.
         epochs: Numbers of the checkpoints.
         count: Number of records.
-        on_progress: Called with the number of predictions so far.
+        on_progress: Function called after every batch.
     """
     events, ever, before = np.zeros((3, count), np.int64)
     right = before
@@ -163,7 +162,7 @@ def _forgotten(
             batch = batch[: count - begin]  # the last batch is filled up
             right[begin : begin + len(batch)] = batch
             begin += len(batch)
-            on_progress(number * count + begin)
+            on_progress(number * count + begin, len(epochs) * count)
         events += (before == 1) & (right == 0)
         ever |= right == 1
         before = right

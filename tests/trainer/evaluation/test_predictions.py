@@ -86,9 +86,9 @@ def test_forgetting_events():
         padded = np.append(rights[taken[-1]], -1)
         yield from (padded[:2], padded[2:4], padded[4:])
 
-    events = _forgotten(batches, taken.append, range(5), 5, shown.append)
+    events = _forgotten(batches, taken.append, range(5), 5, lambda *numbers: shown.append(numbers))
     assert events.tolist() == [2, 5, 0, -1, 0]
-    assert taken == list(range(5)) and shown == sorted(shown) and shown[-1] == 25
+    assert taken == list(range(5)) and shown == sorted(shown) and shown[-1] == (25, 25)
 
 
 @pytest.mark.proof  # five runs
