@@ -1,8 +1,9 @@
-"""How many cores this process may use."""
+"""What a process has of its machine: cores, and a temporary folder of its user."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 _QUOTA_FILES = (  # of control groups, version 2: "quota period" or "max period", in microseconds
@@ -27,3 +28,16 @@ def usable_cores() -> float:
         except (OSError, ValueError):  # no such file, or "max"
             continue
     return allowed
+
+
+def own_temporary_folder(name: str) -> Path:
+    """A folder of this user's for what several processes share, in TMPDIR; made if it is missing.
+
+    Raises:
+        PermissionError: Another user has made a folder of that name.
+    """
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise PermissionError(1, "It belongs to another user; remove it or set TMPDIR", str(folder))
+    return folder

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from foundation.machine import own_temporary_folder
 from foundation.processes.locks import try_lock
 from foundation.storage.base import Stat, Url
 from foundation.storage.object_file import Answer
@@ -96,10 +97,7 @@ class WholeCopies:
 @contextlib.contextmanager
 def _locked_folder() -> Iterator[Path]:
     """The folder of all copies; one is made at a time, since it takes the whole connection."""
-    folder = Path(tempfile.gettempdir(), f"shardmill-web-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(1, "It belongs to another user; remove it or set TMPDIR", str(folder))
+    folder = own_temporary_folder("shardmill-web")
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         while not try_lock(descriptor):

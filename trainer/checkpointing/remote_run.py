@@ -20,6 +20,7 @@ from pathlib import Path
 
 from foundation import storage
 from foundation.errors import ShardmillError, file_error
+from foundation.machine import own_temporary_folder
 from foundation.storage import Place, Stat, Url
 from foundation.storage.lease import Lease
 from trainer.checkpointing import checkpoint_files, run_dir
@@ -153,7 +154,11 @@ def copied(url: Url, team: Team, on_event: OnEvent) -> Iterator[RunCopy]:
         InputError: See `RunCopy.begin`.
     """
     owner = hashlib.blake2b(url.text.encode(), digest_size=8).hexdigest()
-    copy = RunCopy(url, Path(tempfile.gettempdir(), f"shardmill-run-{owner}", "run"), on_event)
+    try:
+        folder = own_temporary_folder("shardmill-runs")
+    except OSError as error:
+        raise file_error(error, tempfile.gettempdir()) from error
+    copy = RunCopy(url, folder / owner / "run", on_event)
     with contextlib.ExitStack() as stack:
         try:
             team.from_chief(lambda: copy.begin(stack))

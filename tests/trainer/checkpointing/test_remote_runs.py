@@ -67,7 +67,7 @@ def test_a_run_at_a_url_is_that_of_a_disk_and_goes_on_elsewhere(memory, given, w
     with pytest.raises(Stopped):
         train(given(), stop_after(1))
     assert names(memory, "lock") == []
-    assert not list(Path(tempfile.gettempdir()).glob("shardmill-run-*"))
+    assert not list(Path(tempfile.gettempdir()).glob("shardmill-runs-*/*/run"))
     events = []
     result = train(given(), events.append)
     assert place(events) == (2, 0)
