@@ -68,6 +68,10 @@ def _error(url: Url, error: BaseException) -> OSError:
         return OSError(errno.EIO, type(error).__name__, str(url))
     numbers = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT}
     reason = f"{int(code)} {type(error).__name__}"
+    if code in (404, 410) and "upload_id=" in str(error):
+        # Not the bucket, but an upload that was begun: it has to begin again
+        # (https://cloud.google.com/storage/docs/resumable-uploads#handling_errors).
+        return OSError(errno.EIO, reason, str(url))
     return OSError(numbers.get(int(code), errno.EIO), reason, str(url))
 
 
