@@ -208,9 +208,23 @@ class Loop:
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
             if not self._options.jit or "XLA" not in str(error):
                 raise
+            reason = _reason(error, "unsupported")
             raise TrainingError(
-                f"XLA cannot compile this model: '{_reason(error)}'. Leave --jit out."
+                f"XLA cannot compile this model: '{reason}'. Leave --jit out."
             ) from error
+        except tf.errors.ResourceExhaustedError as error:
+            raise TrainingError(
+                f"A device has no memory left: '{_reason(error, 'oom when')}'. --dry-run shows how "
+                "much a device needs, and which options need less."
+            ) from error
+
+    def graph_of_gradients(self, specs: Any) -> Any:
+        """The graph of a training step on one replica up to the gradients.
+
+        Args:
+            specs: Shapes and dtypes of a batch, all dimensions known.
+        """
+        return tf.function(self._gradients).get_concrete_function(specs).graph
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
         """The totals of `num_steps` validation steps; no weight changes.
@@ -333,10 +347,10 @@ def _filled_up(value: Any, count: Any) -> Any:
     return tf.pad(value, [[0, count], *([[0, 0]] * (value.shape.rank - 1))])
 
 
-def _reason(error: Any) -> str:
-    """What XLA says, in one line."""
+def _reason(error: Any, word: str) -> str:
+    """The line of TensorFlow's message with a word in it."""
     lines = [line.strip() for line in str(error.message).splitlines() if line.strip()]
-    return next((line for line in lines if "unsupported" in line.lower()), lines[0])[:300]
+    return next((line for line in lines if word in line.lower()), lines[0])[:300]
 
 
 def _run_phase(

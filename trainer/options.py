@@ -357,6 +357,14 @@ class TrainOptions:
         shown="as much as is needed, when it is needed",
         identity=False,
     )
+    device_memory: str | None = option(
+        None,
+        "Refuse to train what is estimated to need more memory of a device, such as 20GiB.",
+        metavar="SIZE",
+        check=parse_size,
+        shown="not estimated",
+        identity=False,
+    )
     sample_predictions: int = option(
         16,
         "Validation examples whose predictions are shown; 0 for none.",

@@ -29,6 +29,7 @@ from trainer.events import (
     TrainResult,
     ignore,
 )
+from trainer.memory.outlook import require_memory
 from trainer.options import Settings, TrainOptions
 from trainer.starting_programs import starting_program
 from trainer.strategies import STRATEGIES
@@ -40,6 +41,7 @@ from trainer.workers.team import Team
 def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     """Trains, as `trainer.train` documents it."""
     configure_devices(options)
+    require_memory(options)
     with joined(options, on_event) as team:
         data = open_data(options, (team.index, team.size))
         if data.manifest is not None and (program := starting_program(data.manifest.schema)):

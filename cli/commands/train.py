@@ -49,9 +49,20 @@ if TYPE_CHECKING:
 )
 @click_options(TrainOptions)
 @config_options(TrainOptions, {"directory": str, "run_dir": str})
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the memory that a device needs, estimated and measured, and what needs less; write "
+    "nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(
-    directory: Place, run_dir: Place | None, as_json: bool, save_config: str | None, **values: Any
+    directory: Place,
+    run_dir: Place | None,
+    dry_run: bool,
+    as_json: bool,
+    save_config: str | None,
+    **values: Any,
 ) -> None:
     """Train a Keras model on a shard set.
 
@@ -72,6 +83,7 @@ def train(
       shardmill train set --batch-size 256 --accumulate 8 --clip-norm 1 --ema 0.999
       shardmill train set --prune 0.5
       shardmill train set --model resnet50 --image-size 224 --weights resnet50.h5 --freeze
+      shardmill train set --model resnet50 --batch-size 256 --dry-run --device-memory 16GiB
       shardmill train set --profile 100:110 --metrics-port 9100
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
@@ -89,6 +101,9 @@ def train(
     if save_config is not None:
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
+    if dry_run:
+        _show_memory(options, as_json)
+        return
     options = _launched(options)
     if options.strategy not in SEVERAL_WORKERS:
         train_model(options, as_json)
@@ -100,6 +115,26 @@ def train(
         code = ended.code
     # TensorFlow would wait for its heartbeats, up to 10 s, and for a worker that is missing.
     exit_now(code)
+
+
+def _show_memory(options: TrainOptions, as_json: bool) -> None:
+    """Prints the memory that a training would need of its devices."""
+    from cli.console import Bars, native_noise_kept, print_json
+    from cli.logs import quiet_tensorflow
+    from cli.memory_outlook import outlook_as_json, print_outlook
+    from trainer.devices import require_tensorflow_backend
+
+    require_tensorflow_backend()
+    quiet_tensorflow()
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        bars.update("load", 0, None, "", "TensorFlow, the model and two steps")
+        from trainer.memory.outlook import outlook
+
+        shown = outlook(options)
+    if as_json:
+        print_json(outlook_as_json(shown))
+    else:
+        print_outlook(shown)
 
 
 def _launched(options: TrainOptions) -> TrainOptions:

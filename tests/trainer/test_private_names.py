@@ -17,6 +17,7 @@ import trainer
 
 REASONS = {
     "_flatten_layers": "`layers` leaves out the layers within a layer of the user's own",
+    "_get_function": "a graph lists its functions as protocol buffers, without the shapes",
     "_keras_mask": "a mask does not come along when a tensor goes to another device",
     "_run_through_graph": "`clone_model`, which calls it, also makes a model of what it walks",
     "_value": "Keras decides on a device when a layer is built, before its stage is known",

@@ -52,10 +52,9 @@ class PipelineLoop(Loop):
         before = {id(v): v.value for v in self._model.non_trainable_variables}
         state = dict(before)
         losses, counts = tf.constant(0.0), tf.zeros([len(COUNTS)], tf.int64)
-        size = tf.shape(tf.nest.flatten(batch)[0])[0] // self._parts
-        for index in range(self._parts):
-            records = slice(index * size, (index + 1) * size)
-            part = tf.nest.map_structure(lambda value, records=records: value[records], batch)
+        split = [tf.split(value, self._parts) for value in tf.nest.flatten(batch)]
+        for index, values in enumerate(zip(*split, strict=True)):
+            part = tf.nest.pack_sequence_as(batch, values)
             row = index * len(rows) // self._parts
             more, counted = self._micro_batch(part, row, copies[row], state, sums[row])
             losses, counts = losses + more, counts + counted

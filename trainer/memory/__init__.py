@@ -1,0 +1,1 @@
+"""The memory that a training needs of its devices, before it begins."""
