@@ -1,14 +1,17 @@
 """SIGKILL of `shardmill train`: `python -m benchmarks.training_kills [--kills 50]`.
 
-At that many seeded moments over the whole span of a run: one process, and every second time two
-workers, of which one or all are killed. Then the same command completes the run, and its weights
-and history are compared with those of a run that was not killed, bit by bit. Checkpoints are at
-work most of the time.
+At that many seeded moments over the whole span of a run, by turns in each of the ways below, and of
+each by turns with checkpoints on this machine and in a bucket of an S3 server (`make engines`). Of
+several processes, one or all are killed. Then the same command completes the run, and its weights
+and history are compared with those of a run that was not killed, bit by bit; with parameter
+servers, whose gradients are some steps old, the number of epochs and the last loss. Checkpoints are
+at work most of the time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import random
@@ -25,6 +28,7 @@ import numpy as np
 import psutil
 
 from benchmarks.measure import HERE, parser, write
+from tests.servers.versitygw import versitygw
 
 _LOST = 175  # exit code where a worker was killed
 _CHILD = "SHARDMILL_LOCAL_WORKER"
@@ -33,6 +37,14 @@ _OPTIONS = (
     *("--precision", "float32", "--checkpoint-minutes", "0.000001", "--cache", "off"),
     *("--worker-timeout", "10"),
 )
+_WORKERS = ("--local-workers", "2")
+_WAYS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "pipeline": ("--strategy", "pipeline", "--stages", "2"),
+    "multi_worker": _WORKERS,
+    "parameter_server": (*_WORKERS, "--parameter-servers", "1"),
+}
+_TOLERANCE = 0.5  # of the last loss with parameter servers
 _TIMED = ("examples_per_second", "input_wait", "wall_seconds", "cpu_seconds")
 
 
@@ -46,32 +58,68 @@ def main() -> None:
     work.mkdir(parents=True)
     corpus = HERE.parent / "samples" / "clothing"
     _shardmill("preprocess", "images", corpus, "--out", work / "set", "--resize", "shorter:32")
-    whole = {workers: work / f"whole-{workers}" for workers in (1, 2)}
-    spans = {workers: _uninterrupted(work, run, workers) for workers, run in whole.items()}
+    whole = {way: Run(work / f"whole-{way}", work / f"whole-{way}", way) for way in _WAYS}
+    spans = {way: _uninterrupted(work, run) for way, run in whole.items()}
     results: dict[str, Any] = {
-        "seconds_of_a_run": {str(workers): round(span, 1) for workers, span in spans.items()},
+        "seconds_of_a_run": {way: round(span, 1) for way, span in spans.items()},
         "kills": [],
     }
-    for number in range(arguments.kills):
-        draw = random.Random(number)
-        workers = 1 + number % 2
-        moment = (number + draw.random()) / arguments.kills * spans[workers]
-        victim = "all" if workers == 1 else draw.choice(("all", "worker 0", "worker 1"))
-        run = work / str(number)
-        kill = {"workers": workers, "victim": victim, "moment": round(moment, 2)}
-        kill |= _killed(work, run, workers, victim, moment)
-        begun = time.monotonic()
-        _finished(_started(work, run, workers), 0)
-        kill |= {
-            "seconds": round(time.monotonic() - begun, 1),
-            "equal": _equal(whole[workers], run),
-        }
-        results["kills"].append(kill)
-        print(kill, flush=True)
-        if not kill["equal"]:
-            raise SystemExit(f"The weights differ; the runs are {run} and {whole[workers]}.")
-        shutil.rmtree(run)
+    (work / "server").mkdir()
+    with versitygw(work / "server") as server:
+        os.environ.update(server.environment)
+        buckets = work / "server" / "buckets"
+        for number in range(arguments.kills):
+            turn, index = divmod(number, len(_WAYS))
+            way = list(_WAYS)[index]
+            run = Run(work / str(number), work / str(number), way)
+            if turn % 2:
+                place = f"{server.bucket}/{number}"
+                run = Run(place, buckets / place.removeprefix("s3://"), way)
+            share = (number + random.Random(number).random()) / arguments.kills
+            results["kills"].append(_kill(work, run, whole[way], share * spans[way], number))
+            print(results["kills"][-1], flush=True)
     write("training_kills", results)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run.
+
+    Attributes:
+        place: The value of --run-dir.
+        files: Where its files are.
+        way: One of `_WAYS`.
+    """
+
+    place: Path | str
+    files: Path
+    way: str
+
+
+def _kill(work: Path, run: Run, whole: Run, moment: float, seed: int) -> dict[str, Any]:
+    """Kills a run, completes it, and compares it with one that was not killed.
+
+    Raises:
+        SystemExit: It is another.
+    """
+    single = "--local-workers" not in _WAYS[run.way]
+    victims = ("all",) if single else ("all", "worker 0", "worker 1")
+    victim = random.Random(seed).choice(victims)
+    kill = {
+        "way": run.way,
+        "checkpoints_at": "URL" if isinstance(run.place, str) else "local",
+        "victim": victim,
+        "moment": round(moment, 2),
+        **_killed(work, run, victim, moment),
+    }
+    begun = time.monotonic()
+    _finished(_started(work, run), 0)
+    kill["seconds"] = round(time.monotonic() - begun, 1)
+    kill["equal"] = _equal(whole, run)
+    if not kill["equal"]:
+        raise SystemExit(f"The runs differ: {run.files} and {whole.files}, {kill}.")
+    shutil.rmtree(run.files)
+    return kill
 
 
 def _shardmill(*arguments: object) -> None:
@@ -79,10 +127,8 @@ def _shardmill(*arguments: object) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _started(work: Path, run: Path, workers: int) -> subprocess.Popen[str]:
-    command = ["train", work / "set", "--run-dir", run, *_OPTIONS]
-    if workers > 1:
-        command += ["--local-workers", workers]
+def _started(work: Path, run: Run) -> subprocess.Popen[str]:
+    command = ["train", work / "set", "--run-dir", run.place, *_OPTIONS, *_WAYS[run.way]]
     with (work / "log").open("w") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "cli.main", *map(str, command)],
@@ -101,15 +147,15 @@ def _finished(process: subprocess.Popen[str], *codes: int) -> int:
     return code
 
 
-def _uninterrupted(work: Path, run: Path, workers: int) -> float:
+def _uninterrupted(work: Path, run: Run) -> float:
     begun = time.monotonic()
-    _finished(_started(work, run, workers), 0)
+    _finished(_started(work, run), 0)
     return time.monotonic() - begun
 
 
-def _killed(work: Path, run: Path, workers: int, victim: str, moment: float) -> dict[str, Any]:
+def _killed(work: Path, run: Run, victim: str, moment: float) -> dict[str, Any]:
     """Kills a run, and says what was there of it."""
-    process = _started(work, run, workers)
+    process = _started(work, run)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(moment)
     for number in _victims(process.pid, victim):
@@ -119,7 +165,7 @@ def _killed(work: Path, run: Path, workers: int, victim: str, moment: float) -> 
     code = _finished(process, 0, -signal.SIGKILL, _LOST)
     while _others(run):  # workers whose launcher was killed notice too
         time.sleep(0.1)
-    folder = run / "checkpoints"
+    folder = run.files / "checkpoints"
     files = [path.name for path in folder.iterdir()] if folder.exists() else []
     whole = {name.partition(".")[0] for name in files if name.endswith(".json")}
     begun = {name.partition(".")[0] for name in files if name.startswith("ckpt-")}
@@ -142,21 +188,25 @@ def _victims(launcher: int, victim: str) -> list[int]:
     return pids or [launcher]
 
 
-def _others(run: Path) -> bool:
+def _others(run: Run) -> bool:
     """Whether a process of a run is left."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if str(run) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+            if str(run.place) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
                 return True
     return False
 
 
-def _equal(one: Path, other: Path) -> bool:
-    weights = [keras.models.load_model(run / "model.keras").get_weights() for run in (one, other)]
-    histories = [json.loads((run / "history.json").read_text()) for run in (one, other)]
+def _equal(one: Run, other: Run) -> bool:
+    histories = [json.loads((run.files / "history.json").read_text()) for run in (one, other)]
+    if one.way == "parameter_server":
+        losses = [history[-1]["loss"] for history in histories]
+        return len(histories[0]) == len(histories[1]) and abs(losses[0] - losses[1]) <= _TOLERANCE
+    models = [keras.models.load_model(run.files / "model.keras") for run in (one, other)]
     for epoch in (epoch for history in histories for epoch in history):
         for name in _TIMED:
             del epoch[name]
+    weights = [model.get_weights() for model in models]
     return histories[0] == histories[1] and all(map(np.array_equal, *weights))
 
 
