@@ -41,6 +41,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "litdata": ("litdata",),
     "kenlm": ("kenlm",),
     "onnx": ("onnxruntime",),
+    "jax": ("jax",),
     "view": ("starlette", "uvicorn"),
     "export": ("ai_edge_litert", "onnx", "onnxruntime", "tf2onnx"),
 }

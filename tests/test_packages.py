@@ -55,7 +55,8 @@ THIRD_PARTY = {
         *("tokenizers", "torch", "typing_extensions", "webdataset"),
     },
     "trainer": {
-        *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),
+        *("ai_edge_litert", "google_crc32c", "h5py", "jax", "keras", "matplotlib", "numpy"),
+        "onnxruntime",
         *("optuna", "prometheus_client", "psutil", "tensorflow", "tf2onnx"),
         *("typing_extensions", "yaml"),
     },

@@ -79,9 +79,9 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
             and the run is over.
     """
     from foundation.extras import naming_extras
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import use_backend
 
-    require_tensorflow_backend()
+    use_backend(options.backend)
     with naming_extras():
         from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 

@@ -157,6 +157,8 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
             _require_channels_last(stream.info.element_shape, options)
         return stream
 
+    has_one_shape = options.strategy == "tpu" or options.backend == "jax"
+
     def open_validation(split: str) -> BatchStream:
         return reader.load(
             options.data,
@@ -166,8 +168,8 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
             # Several workers need equal parts: what fills up the last batch has no weight.
-            # So do TPUs, whose graphs have one shape.
-            remainder="keep" if workers == 1 and options.strategy != "tpu" else "pad",
+            # So do TPUs and JAX, whose graphs have one shape.
+            remainder="keep" if workers == 1 and not has_one_shape else "pad",
             streams=_streams(kind, workers, None, options),
             **shared,
         )

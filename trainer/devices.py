@@ -18,18 +18,33 @@ from trainer.options import TrainOptions
 _MIB = 1 << 20
 
 
-def require_tensorflow_backend() -> None:
-    """Checks that Keras runs on TensorFlow, also before it is loaded.
+def use_backend(name: str) -> None:
+    """Has Keras run on a backend, if that is still open.
+
+    Raises:
+        UsageError: It runs on another one.
+    """
+    if name != "tensorflow" and "keras" not in sys.modules:
+        os.environ.setdefault("KERAS_BACKEND", name)
+    require_backend(name)
+
+
+def require_backend(expected: str = "tensorflow") -> None:
+    """Checks that Keras runs on a backend, also before it is loaded.
 
     Raises:
         UsageError: It runs on another backend.
     """
     keras = sys.modules.get("keras")
     name = keras.config.backend() if keras else os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if name != "tensorflow":
-        raise UsageError(
-            f"Keras runs on KERAS_BACKEND={name}, not on TensorFlow. Unset KERAS_BACKEND."
-        )
+    if name == expected:
+        return
+    if expected == "tensorflow":
+        advice = "Unset KERAS_BACKEND"
+    else:
+        advice = f"Set KERAS_BACKEND={expected} before Keras is loaded"
+    title = {"tensorflow": "TensorFlow", "jax": "JAX"}[expected]
+    raise UsageError(f"Keras runs on KERAS_BACKEND={name}, not on {title}. {advice}.")
 
 
 def configure_devices(options: TrainOptions) -> None:
@@ -56,6 +71,9 @@ def configure_devices(options: TrainOptions) -> None:
         threading.set_inter_op_parallelism_threads,
     )
     gpus = tf.config.list_physical_devices("GPU")
+    if options.backend == "jax":
+        _leave_to_jax(gpus)
+        return
     if options.stages and not gpus:
         _divide_cpu(options.stages)
     if options.gpu_memory is None:
@@ -66,6 +84,14 @@ def configure_devices(options: TrainOptions) -> None:
         )
     else:
         _limit_memory(gpus, options.gpu_memory)
+
+
+def _leave_to_jax(gpus: list[Any]) -> None:
+    """Keeps TensorFlow, which reads the data, from the memory of the GPUs."""
+    import tensorflow as tf
+
+    with contextlib.suppress(RuntimeError):  # the program has started its devices
+        tf.config.set_visible_devices(list(set(tf.config.get_visible_devices()) - set(gpus)))
 
 
 def _set_threads(

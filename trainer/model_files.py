@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from shard_format import InputError
-from trainer.devices import require_tensorflow_backend
 
 _CONFIG = "config.json"
 _MAX_CONFIG_BYTES = 64 << 20  # 64 MiB; those of large models have some megabytes
@@ -21,11 +20,9 @@ def load_model(path: Path) -> Any:
     """The model in a `.keras` file, not compiled. Code that is in the file is not run.
 
     Raises:
-        UsageError: Keras does not run on TensorFlow.
         InputError: It cannot be loaded; the message says whether the file is cut, no such file,
             has code in it, or needs a module.
     """
-    require_tensorflow_backend()
     import keras
 
     try:

@@ -1,4 +1,8 @@
-"""What training minimizes and validation counts, from the logits of a model."""
+"""What training minimizes and validation counts, from the logits of a model.
+
+It is the same on TensorFlow and on JAX, but for the logits of a language model, which are made in
+chunks on TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 from trainer.chunked_loss import chunked_losses
 from trainer.models.heads import parts_for_training
@@ -82,12 +86,12 @@ class Objective:
         outcome = self._outcome(outputs, head, targets, weights, True)
         if self._class_weights is None:
             return outcome
-        table = tf.constant(self._class_weights, tf.float32)
+        table = ops.convert_to_tensor(self._class_weights, "float32")
         # Of records that were mixed, the mean by their shares.
         factors = (
-            tf.linalg.matvec(targets, table)
-            if targets.dtype.is_floating
-            else tf.gather(table, targets)
+            ops.matmul(targets, table)
+            if _is_floating(targets)
+            else ops.take(table, targets, axis=0)
         )
         return outcome._replace(losses=outcome.losses * factors)
 
@@ -109,16 +113,22 @@ class Objective:
                 inputs,
                 training=False,
             )
-        count = tf.shape(targets)[0]
-        head = self._head_weights(averages)
-        return self._outcome(outputs[:count], head, targets, weights, False)
+        outputs = outputs[: ops.shape(targets)[0]]
+        return self._outcome(outputs, self._head_weights(averages), targets, weights, False)
+
+    def measured(
+        self, outputs: Any, targets: Any, weights: Any, values: Mapping[int, Any]
+    ) -> Outcome:
+        """The same, from what the body makes of the examples; see `trained`."""
+        head = self._head_weights(lambda variable: values[id(variable)])
+        return self._outcome(outputs, head, targets, weights, False)
 
     def _head_weights(self, averages: Any = None) -> tuple[Any, Any]:
         """Kernel and bias of the head, float32."""
-        head, value = self._head, averages or tf.convert_to_tensor
+        head, value = self._head, averages or ops.convert_to_tensor
         if head is None:
             return None, None
-        bias = tf.zeros([head.units]) if head.bias is None else value(head.bias)
+        bias = ops.zeros([head.units]) if head.bias is None else value(head.bias)
         return value(head.kernel), bias
 
     def _outcome(
@@ -127,16 +137,19 @@ class Objective:
         smoothing = self._label_smoothing if in_training else 0.0
         if self._multi_label:
             return self._of_labels(outputs, targets, smoothing)
-        if self._head is not None:
+        if self._head is not None and keras.config.backend() == "tensorflow":
             losses, predicted = chunked_losses(outputs, *head, targets, smoothing)
         else:
+            if self._head is not None:
+                kernel, bias = head
+                outputs = ops.matmul(outputs, ops.cast(kernel, outputs.dtype)) + bias
             losses = self._losses(outputs, targets, smoothing)
-            predicted = tf.argmax(outputs, axis=-1)
+            predicted = _whole(ops.argmax(outputs, axis=-1))
         # Of a mixture, the class with the greatest share is right.
-        classes = tf.argmax(targets, axis=-1) if targets.dtype.is_floating else targets
-        right = tf.equal(predicted, tf.cast(classes, tf.int64))
+        classes = ops.argmax(targets, axis=-1) if _is_floating(targets) else targets
+        right = ops.equal(predicted, _whole(classes))
         if weights is None:
-            counts = _counts(_count(right), tf.size(classes, out_type=tf.int64))
+            counts = _counts(_count(right), _count(ops.ones_like(right)))
             return Outcome(losses, counts, predicted)
         counted = weights > 0
         counts = _counts(_count(right & counted), _count(counted))
@@ -148,11 +161,11 @@ class Objective:
         Targets are classes [batch, ...] of a whole-number type, or the shares of the classes
         [batch, ..., num_classes] float32, as of records that were mixed.
         """
-        outputs, from_logits = tf.cast(outputs, tf.float32), not self._activation
-        if smoothing or targets.dtype.is_floating:
+        outputs, from_logits = ops.cast(outputs, "float32"), not self._activation
+        if smoothing or _is_floating(targets):
             shares = targets
-            if not targets.dtype.is_floating:
-                shares = tf.one_hot(targets, outputs.shape[-1])
+            if not _is_floating(targets):
+                shares = ops.one_hot(targets, outputs.shape[-1])
             return keras.losses.categorical_crossentropy(
                 shares, outputs, from_logits=from_logits, label_smoothing=smoothing
             )
@@ -162,21 +175,31 @@ class Objective:
 
     def _of_labels(self, outputs: Any, targets: Any, smoothing: float) -> Outcome:
         """Losses of records with any number of labels, [batch, num_classes] float32 of 0 and 1."""
-        outputs = tf.cast(outputs, tf.float32)
+        outputs = ops.cast(outputs, "float32")
         losses = keras.losses.binary_crossentropy(
             targets, outputs, from_logits=not self._activation, label_smoothing=smoothing
         )
         predicted = outputs > (0.5 if self._activation else 0.0)
         relevant = targets >= 0.5  # between 0 and 1 where records are mixed
-        right = tf.reduce_all(predicted == relevant, axis=-1)
-        hits, examples = _count(predicted & relevant), tf.size(right, out_type=tf.int64)
+        right = ops.all(predicted == relevant, axis=-1)
+        hits, examples = _count(predicted & relevant), _count(ops.ones_like(right))
         counts = _counts(_count(right), examples, hits, _count(predicted), _count(relevant))
         return Outcome(losses, counts, predicted)
 
 
 def _counts(*values: Any) -> Any:
-    return tf.stack([*values, *[tf.zeros([], tf.int64)] * (len(COUNTS) - len(values))])
+    nothing = ops.zeros_like(values[0])
+    return ops.stack([*values, *[nothing] * (len(COUNTS) - len(values))])
 
 
 def _count(values: Any) -> Any:
-    return tf.reduce_sum(tf.cast(values, tf.int64))
+    return ops.sum(_whole(values))
+
+
+def _whole(values: Any) -> Any:
+    """Whole numbers; of JAX those of 32 bits, which are enough for a batch."""
+    return ops.cast(values, "int64" if keras.config.backend() == "tensorflow" else "int32")
+
+
+def _is_floating(values: Any) -> bool:
+    return "float" in keras.backend.standardize_dtype(values.dtype)

@@ -19,14 +19,19 @@ from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimization import OPTIMIZERS, SCHEDULES
 from trainer.precision import PRECISIONS
-from trainer.strategies import STRATEGIES, WITHOUT_JIT
+from trainer.strategies import ON_JAX, STRATEGIES, WITHOUT_JIT
 
 # Where a run reads and writes is no part of what it is, and neither is how its work is spread over
 # devices: options for that are declared with `identity=False`, and may differ when it is continued.
 _NO_IDENTITY = {"identity": False}
+BACKENDS = ("tensorflow", "jax")
 MONITORS = ("loss", "accuracy")
 _MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
 
+_ONLY_ON_TENSORFLOW = (
+    *("accumulate", "device_memory", "gpu_memory", "jit", "parameter_servers", "local_workers"),
+    *("profile", "prune", "sync_batch_norm"),
+)
 _READ = {field.name: field for field in dataclasses.fields(ReadOptions)}
 
 
@@ -56,6 +61,19 @@ def profiled_steps(name: str, value: str) -> tuple[int, int]:
             "from step 100, counted from 0."
         )
     return int(first), int(end)
+
+
+def mesh_sizes(name: str, value: str) -> dict[str, int]:
+    """Sizes of the axes "data" and "model" in a value of --mesh, which messages call `name`.
+
+    Raises:
+        UsageError: They are none.
+    """
+    pairs = [part.partition("=")[::2] for part in value.split(",")]
+    known = all(axis in ("data", "model") and n.isdecimal() and int(n) for axis, n in pairs)
+    if not known or len(dict(pairs)) < len(pairs):
+        raise UsageError(f"{name} is {value!r}. Pass sizes of two axes, such as data=2,model=4.")
+    return {"data": 1, "model": 1} | {axis: int(size) for axis, size in pairs}
 
 
 def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
@@ -202,6 +220,29 @@ class TrainOptions:
         "One device, all GPUs of this machine, with all layers on each or some on each, or several "
         "processes and machines, in step or, with parameter servers, each at its own speed.",
         choices=tuple(STRATEGIES),
+        identity=False,
+    )
+    backend: str = option(
+        "tensorflow",
+        "What Keras computes with. JAX is for images and packed sequences, on one device or with "
+        "--strategy model_parallel.",
+        choices=BACKENDS,
+    )
+    mesh: str | None = option(
+        None,
+        "With --strategy model_parallel, numbers of devices that batches and that weights are "
+        "divided among.",
+        metavar="data=N,model=N",
+        check=mesh_sizes,
+        identity=False,
+    )
+    layout: Path | None = option(
+        None,
+        "With --strategy model_parallel, a regular expression of weights and the dimension that "
+        "is divided on every line.",
+        "FILE",
+        type=Path,
+        shown="attention by heads, others by their largest dimension",
         identity=False,
     )
     stages: int | None = option(
@@ -401,6 +442,7 @@ class TrainOptions:
             refuse_to_write(self.run_dir, "--run-dir ")
         object.__setattr__(self, "weights", self.weights and local_place_of(self.weights))
         object.__setattr__(self, "place", self.place and local_place_of(self.place))
+        object.__setattr__(self, "layout", self.layout and local_place_of(self.layout))
         check_declared(self, name_of=flag_of)
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
@@ -412,6 +454,7 @@ class TrainOptions:
                 "not allow. Leave one of them out."
             )
         self._require_pipeline()
+        self._require_jax()
         if self.head_learning_rate is not None and self.head_epochs is None:
             raise UsageError(
                 "--head-learning-rate is for a first phase that trains the head. Pass "
@@ -436,6 +479,37 @@ class TrainOptions:
                 raise UsageError(
                     f"{flag_of(name)} is for --strategy pipeline, and --strategy is "
                     f"{self.strategy}. Pass --strategy pipeline, or leave it out."
+                )
+
+    def _require_jax(self) -> None:
+        """Checks that options go with the backend.
+
+        Raises:
+            UsageError: They do not.
+        """
+        divides = self.strategy == "model_parallel"
+        if divides and (self.backend != "jax" or self.mesh is None):
+            raise UsageError(
+                "--strategy model_parallel is one of JAX with a mesh of devices. Pass --backend "
+                "jax --mesh data=N,model=N too."
+            )
+        for name in ("mesh", "layout"):
+            if getattr(self, name) is not None and not divides:
+                raise UsageError(
+                    f"{flag_of(name)} is for --strategy model_parallel. Pass it too, or leave "
+                    f"{flag_of(name)} out."
+                )
+        if self.backend == "tensorflow":
+            return
+        if self.strategy not in ON_JAX:
+            raise UsageError(
+                f"--strategy {self.strategy} is one of TensorFlow. Leave it or --backend jax out, "
+                "or pass --strategy model_parallel --mesh data=N,model=N."
+            )
+        for name in _ONLY_ON_TENSORFLOW:
+            if getattr(self, name) not in (None, False, 1):
+                raise UsageError(
+                    f"{flag_of(name)} is for TensorFlow. Leave it or --backend jax out."
                 )
 
     @property
@@ -466,11 +540,12 @@ class TrainOptions:
                 raise self._not_for(name, given[name], kind)
             if given[name] is None:
                 given[name] = value
-        if kind == "tokens" and self.jit:
+        compiled = "--jit" if self.jit else "--backend jax"
+        if kind == "tokens" and (self.jit or self.backend == "jax"):
             raise UsageError(
-                "--jit needs batches of one shape, and token ids come in batches of many lengths, "
-                "each of which would be compiled. Leave it out, or build the set with --pack for a "
-                "language model."
+                f"{compiled} needs batches of one shape, and token ids come in batches of many "
+                "lengths, each of which would be compiled. Leave it out, or build the set with "
+                "--pack for a language model."
             )
         if kind != "image" and self.normalize != "none":
             raise self._not_for("normalize", self.normalize, kind)

@@ -15,7 +15,8 @@ from foundation.errors import UsageError
 from trainer.checkpointing import run_dir
 from trainer.checkpointing.checkpoints import save_model
 from trainer.data import Data
-from trainer.devices import require_tensorflow_backend
+from trainer.devices import require_backend
+from trainer.jax_backend.layout import divided_model
 from trainer.loop import Loop, StepOptions
 from trainer.models import MODELS
 from trainer.models.batch_norm import as_built, set_synchronized, statistics_of
@@ -125,7 +126,7 @@ def make_train_state(
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
     """
-    require_tensorflow_backend()
+    require_backend(options.backend)
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(options.seed)
@@ -150,6 +151,8 @@ def make_train_state(
             optimizer = with_averages(optimizer, options.ema)
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
+    if options.mesh is not None:
+        keras.distribution.set_distribution(divided_model(options.mesh, options.layout))
     # A model in stages may be too large for a device: it is built on the host.
     host = tf.device("/cpu:0") if options.strategy == "pipeline" else contextlib.nullcontext()
     with strategy.scope(), dtype_policy(precision), host:
@@ -202,10 +205,22 @@ def make_train_state(
     def objective_of(trained: Any) -> Objective:
         return Objective(trained, options.label_smoothing, data.class_weights, data.multi_label)
 
-    if isinstance(team, Servers):
+    if options.backend == "jax":
+        from trainer.jax_backend.loop import JaxLoop  # loads JAX, which is an extra
+
+        getattr(optimizer, "inner_optimizer", optimizer).global_clipnorm = options.clip_norm
+        loop: Loop = JaxLoop(
+            averages,
+            strategy=strategy,
+            model=model,
+            optimizer=optimizer,
+            options=step_options,
+            objective=objective_of(model),
+        )
+    elif isinstance(team, Servers):
         with team.remote.scope(), dtype_policy(precision):
             remote = RemoteState(create_model(), create_optimizer, model, optimizer)
-        loop: Loop = AsynchronousLoop(team, remote, step_options, objective_of(remote.model))
+        loop = AsynchronousLoop(team, remote, step_options, objective_of(remote.model))
     elif division is not None:
         loop = PipelineLoop(
             division.stages,

@@ -129,9 +129,9 @@ def _predictions(
     from beam_jobs.audit.predictions import Predictions
     from cli.logs import quiet_tensorflow
     from foundation.extras import naming_extras
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import require_backend
 
-    require_tensorflow_backend()
+    require_backend()
     quiet_tensorflow()
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmill-predictions-"))
     bars.update("load", 0, None, "", "TensorFlow and the model")

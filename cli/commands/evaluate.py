@@ -66,9 +66,9 @@ def evaluate(
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
     from foundation.extras import naming_extras
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import require_backend
 
-    require_tensorflow_backend()
+    require_backend()
 
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():

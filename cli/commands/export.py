@@ -57,10 +57,10 @@ def export(run: Place, out: Path | None, as_json: bool, **values: Any) -> None:
     options = ExportOptions(run=local_copy(run), out=out, **values)
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import require_backend
     from trainer.export.locating import read_run
 
-    require_tensorflow_backend()
+    require_backend()
     read_run(options.run, options.epoch)  # at once: loading TensorFlow takes seconds
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:

@@ -72,10 +72,10 @@ def predict(
         raise UsageError(f"--top is {top}. Pass 1 or more.")
     from cli.console import Bars, native_noise_kept
     from cli.logs import quiet_tensorflow
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import require_backend
     from trainer.export.locating import locate
 
-    require_tensorflow_backend()
+    require_backend()
     path = local_copy(model)
     locate(path, epoch)  # what is wrong is said at once: loading TensorFlow takes seconds
     quiet_tensorflow()

@@ -122,9 +122,9 @@ def _show_memory(options: TrainOptions, as_json: bool) -> None:
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
     from cli.memory_outlook import outlook_as_json, print_outlook
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import require_backend
 
-    require_tensorflow_backend()
+    require_backend()
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         bars.update("load", 0, None, "", "TensorFlow, the model and two steps")
@@ -227,9 +227,9 @@ def where_it_resumes(run_dir: Place) -> str:
 def _trained(options: TrainOptions) -> TrainResult:
     from cli.console import Bars, native_noise_kept
     from cli.logs import quiet_tensorflow
-    from trainer.devices import require_tensorflow_backend
+    from trainer.devices import use_backend
 
-    require_tensorflow_backend()
+    use_backend(options.backend)
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, _ended_by_sigterm(bars):
         with bars.ends_at_interrupt("nothing was trained; run the same command again"):

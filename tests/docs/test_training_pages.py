@@ -89,6 +89,16 @@ def test_layers_on_two_devices(blocks, small_set, run, folder):
     assert {line.partition(" ")[0] for line in stages} == {"1", "2"}
 
 
+def test_jax_on_one_device_and_on_a_mesh(blocks, small_set, run, folder):
+    block = blocks("workers.md")[-2].strip()
+    small = " --model small_cnn --image-size 32 --epochs 1"
+    done = run("sh", "-ec", block.replace(" --epochs 2", small) + small)
+    assert done.returncode == 0, done.stderr
+    for name in ("on-jax", "on-mesh"):
+        done = run("shardmill", "evaluate", name, "--json")
+        assert done.returncode == 0, done.stderr
+
+
 def test_workers_on_one_machine_and_on_several(blocks, small_set, run, folder):
     local, several, *_ = blocks("workers.md")  # the others are about parameter servers
     done = run("sh", "-c", local.removeprefix("$ ").strip() + " --epochs 1 --head-epochs 1")

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from foundation.errors import InputError
@@ -168,7 +169,10 @@ class Checkpoints:
         """
         with tf.device("/cpu:0"):
             for name, variable in self._named_variables():
-                yield name, tf.identity(variable.value.read_value())
+                value = variable.value
+                on_tensorflow = hasattr(value, "read_value")
+                # JAX uses the memory of its array again in the next step.
+                yield name, tf.identity(value.read_value() if on_tensorflow else np.array(value))
 
     def _write(self, values: dict[str, Any]) -> None:
         """Writes a checkpoint and deletes older ones, in the other thread."""

@@ -12,6 +12,7 @@ from foundation.storage import Place, place_of
 from reader.transforms.normalization import Normalization
 from shard_format import Manifest, ShardSetError, has_records_of, load_manifest, manifest_with
 from trainer.checkpointing.kept_set import kept_manifest
+from trainer.devices import require_backend
 from trainer.export.locating import read_run
 from trainer.model_files import load_model
 
@@ -66,7 +67,9 @@ class TrainedRun(ModelDescription):
 
         Raises:
             InputError: It cannot be loaded.
+            UsageError: Keras does not run on TensorFlow.
         """
+        require_backend()
         return load_model(self.model_path)
 
     @property

@@ -117,10 +117,10 @@ def outlook(asked: TrainOptions, *, measure: bool = True) -> Outlook:
         ShardSetError: There is no shard set in `asked.data`.
         TrainingError: A device has no memory left.
     """
-    if asked.strategy not in _ESTIMATED:
+    if asked.strategy not in _ESTIMATED or asked.backend != "tensorflow":
         raise UsageError(
-            f"The memory of a device is estimated for --strategy {', '.join(_ESTIMATED)}, not for "
-            f"{asked.strategy}. Pass one of them."
+            f"The memory of a device is estimated for --strategy {', '.join(_ESTIMATED)} on "
+            f"TensorFlow, not for {asked.strategy} on {asked.backend}. Pass one of them."
         )
     if measure:  # TensorFlow counts the memory of a CPU with this allocator only
         os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -78,7 +79,7 @@ class Samples:
         outputs_by_index: dict[int, Array] = {}
         for group in self._groups():
             inputs = tf.nest.map_structure(_stacked, *(self._inputs[index] for index in group))
-            outputs = tf.cast(model(inputs, training=False), tf.float32).numpy()
+            outputs = np.asarray(keras.ops.cast(model(inputs, training=False), "float32"))
             outputs_by_index |= dict(zip(group, outputs, strict=True))
         rows = zip(self._inputs, self._targets, strict=True)
         return [self._prediction(*row, outputs_by_index[index]) for index, row in enumerate(rows)]

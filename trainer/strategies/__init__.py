@@ -18,6 +18,7 @@ STRATEGIES: Members[Callable[[], Any]] = Members(
         "multi_worker": "trainer.strategies.multi_worker:create",
         "parameter_server": "trainer.strategies.parameter_server:create",
         "central_storage": "trainer.strategies.central_storage:create",
+        "model_parallel": "trainer.strategies.model_parallel:create",
         "pipeline": "trainer.strategies.pipeline:create",
         "one_device": "trainer.strategies.one_device:create",
         "tpu": "trainer.strategies.tpu:create",
@@ -30,4 +31,8 @@ SEVERAL_WORKERS = frozenset({"multi_worker", "parameter_server"})
 # Those under which Keras 3.15's LossScaleOptimizer does not run, or float16 is no type.
 WITHOUT_FLOAT16 = frozenset({"central_storage", "parameter_server", "tpu"})
 # Those under which XLA does not compile the model apart, or compiles all of a step anyway.
-WITHOUT_JIT = frozenset({"central_storage", "parameter_server", "pipeline", "tpu"})
+WITHOUT_JIT = frozenset(
+    {"central_storage", "model_parallel", "parameter_server", "pipeline", "tpu"}
+)
+# Those of Keras on JAX.
+ON_JAX = frozenset({"default", "model_parallel"})

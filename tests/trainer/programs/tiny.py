@@ -177,6 +177,14 @@ def branched(input_shape, num_classes):
     return keras.Model(inputs, layers.Dense(num_classes)(z))
 
 
+def overflowing(input_shape, num_classes):
+    """Gradients of about a hundred: times a loss scale of 2**15 they exceed float16."""
+    layers = keras.layers
+    inputs = keras.Input(input_shape)
+    outputs = layers.Dense(num_classes, kernel_initializer="zeros")(layers.Flatten()(inputs))
+    return keras.Model(inputs, outputs)
+
+
 class WithCode(keras.Model):
     """A model with code of its own in place of a graph of layers."""
 

@@ -1,0 +1,1 @@
+"""Training on Keras with the JAX backend: the same run, with steps of JAX."""
