@@ -242,7 +242,7 @@ class TrainOptions:
         "is divided on every line.",
         "FILE",
         type=Path,
-        shown="attention by heads, others by their largest dimension",
+        shown="attention by heads, others by their outputs",
         identity=False,
     )
     stages: int | None = option(

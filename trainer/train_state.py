@@ -152,7 +152,9 @@ def make_train_state(
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
     if options.mesh is not None:
-        keras.distribution.set_distribution(divided_model(options.mesh, options.layout))
+        keras.distribution.set_distribution(
+            divided_model(options.mesh, options.layout, options.batch_size)
+        )
     # A model in stages may be too large for a device: it is built on the host.
     host = tf.device("/cpu:0") if options.strategy == "pipeline" else contextlib.nullcontext()
     with strategy.scope(), dtype_policy(precision), host:

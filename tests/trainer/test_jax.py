@@ -97,6 +97,7 @@ def test_a_model_on_a_mesh_is_that_of_one_device_and_takes_a_part_of_its_memory(
         DIVIDED | {"mesh": "model=8", "layout": str(layout)},
         DIVIDED | {"mesh": "data=4,model=4"},
         DIVIDED | {"layout": str(wrong)},
+        DIVIDED | {"mesh": "data=3"},
         {"strategy": "mirrored"},
         {"accumulate": 2},
     )
@@ -105,8 +106,9 @@ def test_a_model_on_a_mesh_is_that_of_one_device_and_takes_a_part_of_its_memory(
     assert one["bytes"] > 3 * four["bytes"] > 3 * 1.5 * eight["bytes"]
     assert "--mesh data=4,model=4 needs 16 devices, and JAX sees 8" in refused[0]
     assert f"Line 1 of {wrong} is 'dense/kernel$ first'" in refused[1]
-    assert "--strategy mirrored is one of TensorFlow" in refused[2]
-    assert "--accumulate is for TensorFlow" in refused[3]
+    assert "--batch-size 16 is not a multiple of the 3 parts of --mesh data=3" in refused[2]
+    assert "--strategy mirrored is one of TensorFlow" in refused[3]
+    assert "--accumulate is for TensorFlow" in refused[4]
 
 
 @pytest.mark.proof

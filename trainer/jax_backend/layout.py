@@ -1,9 +1,9 @@
 """Which dimension of a weight is divided among the devices of a mesh.
 
 The compiler divides the operations accordingly (Xu et al., "GSPMD", 2021), so that the result is
-that of one device up to rounding. By default attention is divided by heads and the two layers
-behind it by their hidden units (Shoeybi et al., "Megatron-LM", 2019, section 3); of any other
-weight with two dimensions or more the largest one that the devices divide.
+that of one device up to rounding. By default attention is divided by heads (Shoeybi et al.,
+"Megatron-LM", 2019, section 3) and any other weight with two dimensions or more by its outputs, the
+last dimension; a matrix whose outputs the devices do not divide by its inputs.
 """
 
 from __future__ import annotations
@@ -52,23 +52,31 @@ class DividedModel(keras.distribution.ModelParallel):
         return keras.distribution.TensorLayout(axes, self.device_mesh)
 
     def _dimension(self, path: str, shape: Sequence[int]) -> int | None:
-        divisible = [n for n, side in enumerate(shape) if side and not side % self._parts]
+        divisible = [n for n, side in enumerate(shape) if not side % self._parts]
         if self._parts == 1 or len(shape) < 2:
             return None
         for pattern, dimension in self._rules:
             if re.search(pattern, path) and (dimension is None or dimension in divisible):
                 return dimension
-        return max(divisible, key=lambda number: shape[number], default=None)
+        if len(shape) - 1 in divisible:
+            return len(shape) - 1
+        return 0 if len(shape) == 2 and 0 in divisible else None
 
 
-def divided_model(mesh: str, layout: Path | None) -> DividedModel:
-    """The distribution of `--mesh data=2,model=4 --layout FILE`.
+def divided_model(mesh: str, layout: Path | None, batch_size: int) -> DividedModel:
+    """The distribution of `--mesh data=2,model=4 --layout FILE`, for batches of some size.
 
     Raises:
         InputError: The file cannot be read.
-        UsageError: The mesh needs other devices than there are, or the file is no layout.
+        UsageError: The mesh divides no batch, or needs more devices than there are; or the file is
+            no layout.
     """
     sizes = mesh_sizes("--mesh", mesh)
+    if batch_size % sizes["data"]:
+        raise UsageError(
+            f"--batch-size {batch_size} is not a multiple of the {sizes['data']} parts of --mesh "
+            f"{mesh}. Pass {batch_size // sizes['data'] * sizes['data'] or sizes['data']}."
+        )
     devices = keras.distribution.list_devices()
     count = sizes["data"] * sizes["model"]
     if count > len(devices):

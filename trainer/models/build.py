@@ -11,6 +11,7 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.wording import did_you_mean
 from trainer.models import Builder, custom
+from trainer.models.calling import called
 from trainer.models.heads import output_activation, separate_head
 from trainer.models.shapes import (
     InputShape,
@@ -74,7 +75,7 @@ def build_model(
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
     parts = separate_head(model)
     try:
-        output = parts.body(two_examples(input_shape), training=False)
+        output = called(parts.body, two_examples(input_shape))
     except Exception as error:  # Keras and TensorFlow raise a dozen types for a wrong shape
         advice = " or pass --image-size" if inputs == "images" else ""
         raise UsageError(

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.models.calling import called
+
 # Batches from whose records the examples are drawn: more would delay the start of a run.
 _BATCHES = 8
 _IMAGE_RANK = 3
@@ -79,7 +81,7 @@ class Samples:
         outputs_by_index: dict[int, Array] = {}
         for group in self._groups():
             inputs = tf.nest.map_structure(_stacked, *(self._inputs[index] for index in group))
-            outputs = np.asarray(keras.ops.cast(model(inputs, training=False), "float32"))
+            outputs = np.asarray(keras.ops.cast(called(model, inputs), "float32"))
             outputs_by_index |= dict(zip(group, outputs, strict=True))
         rows = zip(self._inputs, self._targets, strict=True)
         return [self._prediction(*row, outputs_by_index[index]) for index, row in enumerate(rows)]
