@@ -69,18 +69,19 @@ def _round(
     """Seconds of steps alone, and of what one checkpoint takes of the steps behind it."""
     alone = statistics.median(_seconds(step) for _ in range(_STEPS))
     begun = time.perf_counter()
-    pause, behind, beside = _seconds(save), _seconds(step), []
+    pause, behind = _seconds(save), _seconds(step)
+    meanwhile = []
     while is_writing():
-        beside.append(_seconds(step))
+        meanwhile.append(_seconds(step))
     wait()
     written = time.perf_counter() - begun
-    lost = pause + sum(max(0.0, one - alone) for one in (behind, *beside))
+    lost = pause + sum(max(0.0, one - alone) for one in (behind, *meanwhile))
     return {
         "step": alone,
         "pause": pause,
         "step_behind": behind,
         "stall": pause + max(0.0, behind - alone),
-        "steps_beside": len(beside),
+        "steps_meanwhile": len(meanwhile),
         "written": written,
         "lost": lost,
     }

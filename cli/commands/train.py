@@ -102,7 +102,8 @@ def train(
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
     if dry_run:
-        _show_memory(options, as_json)
+        strategy = strategy_to_launch(options) or options.strategy
+        _show_memory(dataclasses.replace(options, strategy=strategy), as_json)
         return
     options = _launched(options)
     if options.strategy not in SEVERAL_WORKERS:

@@ -1,8 +1,10 @@
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -30,6 +32,23 @@ def run_program():
             env=environment,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def run_reports(run_program, tmp_path):
+    """Trains with each of several options, in one process of a program; reports and weights."""
+
+    def run(program, options, *arguments):
+        done = run_program(program, *arguments, tmp_path, *map(json.dumps, options))
+        assert done.returncode == 0, done.stderr[-3000:]
+        reports = [json.loads(line) for line in done.stdout.splitlines()]
+        for number, report in enumerate(reports):
+            if isinstance(report, dict):
+                directory = options[number].get("run_dir", tmp_path / str(number))
+                report["weights"] = list(np.load(f"{directory}/weights.npz").values())
+        return reports
 
     return run
 

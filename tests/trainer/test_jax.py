@@ -1,6 +1,5 @@
 """Training on Keras with JAX, on one device and on 8, against TensorFlow."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tiny
-from outcomes import assert_same
+from outcomes import assert_near, assert_same
 
 from foundation.errors import UsageError
 from trainer.models import MODELS
@@ -25,27 +24,8 @@ DIVIDED = {"strategy": "model_parallel", "mesh": "data=2,model=4"}
 
 
 @pytest.fixture
-def reports(run_program, tmp_path):
-    """Trains with each of several options, in one process; reports and weights."""
-
-    def run(*options):
-        done = run_program("on_jax.py", tmp_path, *map(json.dumps, options))
-        assert done.returncode == 0, done.stderr[-3000:]
-        reports = [json.loads(line) for line in done.stdout.splitlines()]
-        for number, report in enumerate(reports):
-            if isinstance(report, dict):
-                directory = options[number].get("run_dir", tmp_path / str(number))
-                report["weights"] = list(np.load(f"{directory}/weights.npz").values())
-        return reports
-
-    return run
-
-
-def assert_near(report, expected, tolerance):
-    for name in ("loss", "val_loss"):
-        assert report[name] == pytest.approx(expected[name], abs=tolerance)
-    for a, b in zip(report["weights"], expected["weights"], strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+def reports(run_reports):
+    return lambda *options: run_reports("on_jax.py", options)
 
 
 def on_tensorflow(folder, model, **changes):

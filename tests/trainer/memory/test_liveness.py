@@ -62,7 +62,7 @@ def test_the_body_of_a_loop_counts_once():
             x = tf.nn.relu(x @ x) @ x
         return x
 
-    # The value, which goes around, and two products; beside them some numbers.
+    # The value of the loop and two products; its counters have a few bytes.
     assert 3 * SQUARE <= peak(loop)["CPU:0"] < 3 * SQUARE + 100
 
 

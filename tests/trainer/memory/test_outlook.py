@@ -113,3 +113,10 @@ def test_a_device_without_memory_ends_the_run_with_a_word(data, tmp_path):
     assert "--dry-run" in done.stderr
     less = shardmill(*arguments, "--run-dir", tmp_path / "less", "--accumulate", 8, **limit)
     assert less.returncode == 0, less.stderr
+
+
+@pytest.mark.proof
+def test_what_would_be_launched_is_not_estimated_as_one_process(data):
+    done = shardmill("train", data, "--local-workers", 2, "--dry-run")
+    assert done.returncode == 2
+    assert "not for multi_worker" in done.stderr
