@@ -213,7 +213,7 @@ def _audit(work: Path, runs: list[Path]) -> tuple[dict[str, dict[str, str]], flo
 
 def _judged(work: Path, runs: list[Path]) -> tuple[Path, list[str]]:
     """A file with labels and probabilities of all images, and their names."""
-    from trainer.evaluation.predictions import predict_records
+    from inference.evaluation.predictions import predict_records
 
     manifest, names, labels, values = load_manifest(work / "set"), list[str](), [], []
     with tempfile.TemporaryDirectory() as folder:

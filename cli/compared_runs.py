@@ -16,11 +16,11 @@ from foundation.config_file import key_of
 from foundation.errors import InputError
 from foundation.processes.locks import is_locked
 from foundation.wording import duration
+from search.space import shown_value
 from trainer import EpochDone, TrainOptions
 from trainer.checkpointing.best import best_epoch
 from trainer.checkpointing.run_dir import HISTORY, RUN
 from trainer.checkpointing.run_lock import NAME as LOCK
-from trainer.search.space import shown_value
 
 _DEFAULTS = {
     field.name: field.default

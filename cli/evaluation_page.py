@@ -10,7 +10,7 @@ from cli.page_file import write_page
 
 if TYPE_CHECKING:
     from foundation.storage import Place
-    from trainer.evaluation.scores import Evaluation
+    from inference.evaluation.scores import Evaluation
 
 _MOST_COLUMNS = 40  # of a matrix; of more classes the most frequent mistakes are listed
 _MOST_MISTAKES = 50

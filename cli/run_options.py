@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trainer.export.options import EPOCH_NAMES
+from inference.export.options import EPOCH_NAMES
 
 EPOCH = click.option(
     "--epoch",

@@ -148,7 +148,7 @@ def _pages(item: object) -> Iterator[Page]:
 def _references() -> dict[str, tuple[str, str]]:
     """Returns the page of each package -> its text for mkdocstrings, and its Markdown copy."""
     loader = griffe.GriffeLoader(search_paths=[REPOSITORY])
-    packages = {name: loader.load(name) for name in (*PACKAGES, "foundation")}
+    packages = {name: loader.load(name) for name in (*PACKAGES, "foundation", "inference")}
     loader.resolve_aliases(implicit=True)
     homes: dict[str, str] = {}  # path of an object -> page with its entry
     pages = {}

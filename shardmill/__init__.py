@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from foundation.errors import ShardmillError as ShardmillError
     from foundation.errors import ShardSetError as ShardSetError
     from foundation.errors import UsageError as UsageError
+    from inference.evaluation.evaluating import evaluate as evaluate
+    from inference.export import ExportOptions as ExportOptions
+    from inference.export import export as export
     from reader import RandomAccess as RandomAccess
     from reader import Stream as Stream
     from reader import load as load
@@ -43,9 +46,6 @@ if TYPE_CHECKING:
     from trainer import TrainOptions as TrainOptions
     from trainer import TrainResult as TrainResult
     from trainer import train as train
-    from trainer.evaluation.evaluating import evaluate as evaluate
-    from trainer.export import ExportOptions as ExportOptions
-    from trainer.export import export as export
 
 # The names of each module, imported when they are first used; see `lazy_names`.
 _NAMES = {
@@ -69,8 +69,8 @@ _NAMES = {
     "reader": ("RandomAccess", "Stream", "load", "mix", "random_access"),
     "shard_format": ("Manifest", "load_manifest", "verify"),
     "trainer": ("TrainOptions", "TrainResult", "train"),
-    "trainer.evaluation.evaluating": ("evaluate",),
-    "trainer.export": ("ExportOptions", "export"),
+    "inference.evaluation.evaluating": ("evaluate",),
+    "inference.export": ("ExportOptions", "export"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

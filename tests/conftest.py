@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.graphs",
     "tests.fixtures.killed_commands",
     "tests.fixtures.memory_storage",
+    "tests.fixtures.runs",
     "tests.fixtures.sets",
     "tests.fixtures.url_farm",
     "tests.fixtures.web",

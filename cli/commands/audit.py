@@ -136,7 +136,7 @@ def _predictions(
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmill-predictions-"))
     bars.update("load", 0, None, "", "TensorFlow and the model")
     with naming_extras():
-        from trainer.evaluation.predictions import predict_records
+        from inference.evaluation.predictions import predict_records
 
     def show(done: int, total: int) -> None:
         bars.update_often("predict", done, total, "records")

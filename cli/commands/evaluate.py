@@ -12,7 +12,7 @@ from cli.run_options import EPOCH
 from foundation.storage import Place
 
 if TYPE_CHECKING:
-    from trainer.evaluation.scores import Evaluation
+    from inference.evaluation.scores import Evaluation
 
 _SHOWN_CLASSES = 50  # more would push the summary off the screen; --json has all
 _SHOWN_MISTAKES = 3  # of a class
@@ -74,7 +74,7 @@ def evaluate(
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the model")
         with naming_extras():
-            from trainer.evaluation.evaluating import evaluate as measured
+            from inference.evaluation.evaluating import evaluate as measured
 
         def show(done: int, total: int) -> None:
             bars.update("evaluate", done, total, "records")

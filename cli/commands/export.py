@@ -11,11 +11,11 @@ import click
 from cli.options import click_options
 from cli.places import LOCAL, PLACE, local_copy
 from foundation.storage import Place
-from trainer.export.options import ExportOptions
+from inference.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from trainer.export import ExportedModel
-    from trainer.export.result import Measured
+    from inference.export import ExportedModel
+    from inference.export.result import Measured
 
 
 @click.command()
@@ -57,8 +57,8 @@ def export(run: Place, out: Path | None, as_json: bool, **values: Any) -> None:
     options = ExportOptions(run=local_copy(run), out=out, **values)
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
+    from inference.export.locating import read_run
     from trainer.devices import require_backend
-    from trainer.export.locating import read_run
 
     require_backend()
     read_run(options.run, options.epoch)  # at once: loading TensorFlow takes seconds
@@ -66,8 +66,8 @@ def export(run: Place, out: Path | None, as_json: bool, **values: Any) -> None:
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         with bars.ends_at_interrupt("nothing was exported; run the same command again"):
             bars.update("load", 0, None, "", "TensorFlow and the model")
-            from trainer.export import export as export_run
-            from trainer.export import targets  # noqa: F401 (loads TensorFlow)
+            from inference.export import export as export_run
+            from inference.export import targets  # noqa: F401 (loads TensorFlow)
         bars.finish("load")
 
         def show(what: str, done: int, total: int) -> None:

@@ -16,7 +16,7 @@ from cli.run_options import EPOCH
 from foundation.storage import Place
 
 if TYPE_CHECKING:
-    from trainer.export.predicting import Clean, Prediction, Predictor
+    from inference.export.predicting import Clean, Prediction, Predictor
 
 
 @click.command()
@@ -72,8 +72,8 @@ def predict(
         raise UsageError(f"--top is {top}. Pass 1 or more.")
     from cli.console import Bars, native_noise_kept
     from cli.logs import quiet_tensorflow
+    from inference.export.locating import locate
     from trainer.devices import require_backend
-    from trainer.export.locating import locate
 
     require_backend()
     path = local_copy(model)
@@ -84,7 +84,7 @@ def predict(
         from foundation.extras import naming_extras
 
         with naming_extras():
-            from trainer.export.predicting import open_predictor
+            from inference.export.predicting import open_predictor
 
             predictor = open_predictor(path, epoch, data, text_cleaner)
         _require_kind(predictor, texts, lines)
@@ -130,7 +130,7 @@ def _inputs(
     predictor: Predictor, names: Sequence[str], lines: bool, failed: list[Prediction]
 ) -> Iterator[tuple[str, bytes]]:
     """(name, content) of all that can be read in files; others are appended to `failed`."""
-    from trainer.export.predicting import Prediction
+    from inference.export.predicting import Prediction
 
     is_text = predictor.kind == "tokens"
     for name in names:

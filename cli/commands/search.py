@@ -13,12 +13,12 @@ import click
 from cli import ending
 from cli.options import click_options
 from cli.places import LOCAL, PLACE
-from trainer.search.options import SearchOptions
+from search.options import SearchOptions
 
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer.search.plan import SearchPlan
-    from trainer.search.trials import Trial
+    from search.plan import SearchPlan
+    from search.trials import Trial
 
 _SHOWN_TRIALS = 15
 _FAILED = 3  # exit code: no trial was completed
@@ -65,13 +65,13 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
       shardmill search space.yaml --method grid --run-dir searches/1
     """
     from cli.console import Bars, print_json
+    from search.plan import default_directory, make_plan
+    from search.plot import draw
+    from search.searching import SearchStopped
+    from search.searching import search as run_search
+    from search.space_file import read_space
+    from search.trials import PLOT, best_trial
     from trainer.launching.gpus import visible_gpus
-    from trainer.search.plan import default_directory, make_plan
-    from trainer.search.plot import draw
-    from trainer.search.searching import SearchStopped
-    from trainer.search.searching import search as run_search
-    from trainer.search.space_file import read_space
-    from trainer.search.trials import PLOT, best_trial
 
     if len(places) > 2:
         raise click.UsageError("Pass one SPACE, or SET and SPACE.")
@@ -104,7 +104,7 @@ def _measure(plan: SearchPlan) -> str:
 
 
 def _summary(plan: SearchPlan, trials: Sequence[Trial]) -> dict[str, Any]:
-    from trainer.search.trials import PLOT, STATE, TABLE, TRIALS, best_trial
+    from search.trials import PLOT, STATE, TABLE, TRIALS, best_trial
 
     best = best_trial(trials)
     return {
@@ -129,8 +129,8 @@ def _counts(trials: Sequence[Trial]) -> dict[str, int]:
 def _print(plan: SearchPlan, trials: Sequence[Trial]) -> None:
     from cli.console import say, stdout
     from foundation.wording import counted
-    from trainer.search.plan import train_again
-    from trainer.search.trials import LOGS, PLOT, TABLE, TRIALS, best_trial
+    from search.plan import train_again
+    from search.trials import LOGS, PLOT, TABLE, TRIALS, best_trial
 
     console = stdout()
     console.print(_table(plan, trials))
@@ -163,8 +163,8 @@ def _table(plan: SearchPlan, trials: Sequence[Trial]) -> Any:
     """The best trials, with their options in one column."""
     from cli.console import table
     from foundation.wording import duration
-    from trainer.search.space import shown
-    from trainer.search.trials import ranked
+    from search.space import shown
+    from search.trials import ranked
 
     names = [parameter.name for parameter in plan.space.parameters]
     title = f"Trials by {_measure(plan)}"
@@ -206,7 +206,7 @@ class _SearchDisplay:
         self._stopping = ""
 
     def __call__(self, event: Any) -> None:
-        from trainer.search.events import SearchBegun, Stopping, Waiting
+        from search.events import SearchBegun, Stopping, Waiting
 
         if isinstance(event, Waiting):
             self._bars.note("trials of a search that was killed write their checkpoints; waiting")
@@ -227,7 +227,7 @@ class _SearchDisplay:
         self._draw()
 
     def _draw_slot(self, slot: int, trial: Trial) -> None:
-        from trainer.search.space import shown
+        from search.space import shown
 
         stage, epochs = f"process {slot + 1}", self._plan.epochs(trial)
         measured = f", {_value(self._plan, trial)}" if trial.values else ""
@@ -241,14 +241,14 @@ class _SearchDisplay:
             self._bars.finish(stage)
 
     def _line(self, trial: Trial) -> str:
-        from trainer.search.space import shown
+        from search.space import shown
 
         reached = f", {_value(self._plan, trial)}" if trial.values else ""
         why = f": {trial.reason}" if trial.reason else ""
         return f"trial {trial.name} {trial.state}{reached} ({shown(trial.options)}){why}"
 
     def _draw(self) -> None:
-        from trainer.search.trials import best_trial
+        from search.trials import best_trial
 
         ended = [trial for trial in self._trials.values() if trial.state != "running"]
         best, total = best_trial(ended), self._plan.num_trials

@@ -7,8 +7,8 @@ from typing import Any
 
 from cli.commands.evaluate import _print, summary
 from cli.evaluation_page import write_evaluation
+from inference.evaluation.scores import ClassScore, Evaluation
 from trainer.baseline import Baseline
-from trainer.evaluation.scores import ClassScore, Evaluation
 
 RESULT = Evaluation(
     model="run/model.keras",

@@ -97,7 +97,7 @@ def test_every_page_with_commands_is_run():
     assert with_commands == {*PAGES, *OTHER_PAGES}
 
 
-# Sections that train, or repeat others. Tests in tests/cli and tests/trainer run the commands.
+# Sections that train, or repeat others. Tests of the packages run the commands.
 LONG = {
     "README.md: shardmill",
     "README.md: Texts",
@@ -172,7 +172,7 @@ def test_the_commands_of_the_page_on_reading_run(need, run):
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
-@pytest.mark.proof  # tests in tests/trainer/export run the commands
+@pytest.mark.proof  # tests in tests/inference/export run the commands
 def test_the_commands_and_programs_of_the_page_on_exporting_run(need, folder, run):
     text = read_page("docs/export.md")
     need("set")

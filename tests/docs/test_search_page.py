@@ -14,8 +14,8 @@ SPACES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_space_of_the_page_is_one(tmp_path):
-    from trainer.search.proposals import num_trials
-    from trainer.search.space_file import read_space
+    from search.proposals import num_trials
+    from search.space_file import read_space
 
     (text,) = SPACES
     path = tmp_path / "space.yaml"

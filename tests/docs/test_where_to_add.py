@@ -24,8 +24,8 @@ from tests.fixtures.command_line import Completed
 
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGES = (
-    *("beam_jobs", "cli", "foundation", "reader", "shard_format", "shardmill", "trainer"),
-    "viewer",
+    *("beam_jobs", "cli", "foundation", "inference", "reader", "search", "shard_format"),
+    *("shardmill", "trainer", "viewer"),
 )
 
 

@@ -313,8 +313,10 @@ CASES = [
     Case(
         "a target of the export",
         (
-            Function("trainer/export/targets.py", "_LABELS"),
-            Line("trainer/export/options.py", "TARGETS", '"toy": "trainer.export.targets:to_toy"'),
+            Function("inference/export/targets.py", "_LABELS"),
+            Line(
+                "inference/export/options.py", "TARGETS", '"toy": "inference.export.targets:to_toy"'
+            ),
         ),
         (
             "train set --model small_cnn --image-size 8 --epochs 1 --batch-size 4 --run-dir plain",

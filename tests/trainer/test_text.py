@@ -11,11 +11,11 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import Stopped, stop_after
 
+from inference.export import ExportOptions, export
+from inference.export.predicting import open_predictor
+from inference.export.trained_run import in_float32
 from shard_format import InputError, UsageError
 from trainer import MODELS, train
-from trainer.export import ExportOptions, export
-from trainer.export.predicting import open_predictor
-from trainer.export.trained_run import in_float32
 from trainer.loop import Loop, StepOptions
 from trainer.models import causal_transformer, text_transformer, transformer
 from trainer.models.build import build_model

@@ -9,8 +9,8 @@ from beam_jobs.options import TextOptions
 from beam_jobs.run import preprocess
 from beam_jobs.text.cleaning import STEPS, make_steps
 from beam_jobs.text.recleaning import TextCleaner
+from inference.export.cleaning import FILTERS
 from shard_format import ShardSetError, load_manifest
-from trainer.export.cleaning import FILTERS
 
 TEXTS = (
     "One  two\r\n\r\n\r\nthree\x07 four\u200b five, and a sixth word.",

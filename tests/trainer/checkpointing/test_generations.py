@@ -6,10 +6,10 @@ import pytest
 from tiny import Stopped, stop_after
 
 from beam_jobs.generations.compact import compact
+from inference.export.trained_run import open_run
 from shard_format import InputError, SetReplacedError
 from tests.fixtures.proofs import proof
 from trainer import Notice, RunStarted, StepsDone, TrainOptions, train
-from trainer.export.trained_run import open_run
 
 
 def test_a_run_continues_after_its_set_has_grown(write_corpus, begin_set, append_to, tmp_path):
