@@ -16,6 +16,7 @@ from foundation.storage import Place
 from trainer.checkpointing.run_dir import WORKERS
 from trainer.launching import LAUNCHED
 from trainer.workers.cluster import VARIABLE
+from trainer.workers.connectivity import listens
 
 LOOK_SECONDS = 0.2
 # For a process that hangs or writes, after the others have ended.
@@ -70,6 +71,10 @@ class ClusterProcesses(dict[ClusterTask, ChildProcess]):
             job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in counts.items()
         }
         self.tasks = [ClusterTask(job, number) for job in counts for number in range(counts[job])]
+
+    def listens(self, task: ClusterTask) -> bool:
+        """Whether a process has its port open."""
+        return listens(self._addresses[task.job][task.number])
 
     def start(self, task: ClusterTask) -> None:
         """Starts a process, or starts it again.

@@ -84,7 +84,9 @@ class ServerGroup:
     def _wait(self, processes: ClusterProcesses) -> int:
         """Returns the exit code of the chief, or of a process without which it cannot continue."""
         reported: set[ChildProcess] = set()
+        awaited = set(processes.tasks)  # by the chief, before the first step
         while True:
+            awaited -= {task for task in awaited if processes.listens(task)}
             code = processes[_CHIEF].poll()
             if code is not None:
                 if code < 0:
@@ -103,6 +105,8 @@ class ServerGroup:
                     left = f"({self.restarts_left} restarts left)"
                     self._on_line(f"{task.name} starts again {left}")
                     processes.start(task)
+                elif task in awaited:
+                    return WORKERS_LOST
             if all(processes[task].poll() for task in processes.tasks if task.job == "worker"):
                 return WORKERS_LOST
             time.sleep(LOOK_SECONDS)
