@@ -35,13 +35,13 @@ _CHILD = "SHARDMILL_LOCAL_WORKER"
 _OPTIONS = (
     *("--model", "small_cnn", "--image-size", "32", "--batch-size", "64", "--epochs", "4"),
     *("--precision", "float32", "--checkpoint-minutes", "0.000001", "--cache", "off"),
-    # The chief of parameter servers waits for a worker that was killed before it served.
     *("--worker-timeout", "10", "--worker-start-timeout", "60"),
 )
 _WORKERS = ("--local-workers", "2")
 _WAYS: dict[str, tuple[str, ...]] = {
     "default": (),
-    "pipeline": ("--strategy", "pipeline", "--stages", "2"),
+    # Without --deterministic a run that is begun anew may be cut at another layer.
+    "pipeline": ("--strategy", "pipeline", "--stages", "2", "--deterministic"),
     "multi_worker": _WORKERS,
     "parameter_server": (*_WORKERS, "--parameter-servers", "1"),
 }

@@ -10,7 +10,8 @@ from cli.console import print_table, say, table
 from foundation.wording import format_bytes
 
 if TYPE_CHECKING:
-    from trainer.memory.outlook import Outlook, Way
+    from trainer.memory.outlook import Outlook
+    from trainer.memory.plan import Way
 
 _PARTS = ("parameters", "optimizer", "activations, gradients", "estimated")
 

@@ -29,8 +29,8 @@ MONITORS = ("loss", "accuracy")
 _MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
 
 _ONLY_ON_TENSORFLOW = (
-    *("accumulate", "device_memory", "gpu_memory", "jit", "parameter_servers", "local_workers"),
-    *("profile", "prune", "sync_batch_norm"),
+    *("accumulate", "gpu_memory", "jit", "parameter_servers", "local_workers", "profile"),
+    *("prune", "sync_batch_norm"),
 )
 _READ = {field.name: field for field in dataclasses.fields(ReadOptions)}
 

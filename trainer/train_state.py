@@ -151,10 +151,10 @@ def make_train_state(
             optimizer = with_averages(optimizer, options.ema)
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
-    if options.mesh is not None:
-        keras.distribution.set_distribution(
-            divided_model(options.mesh, options.layout, options.batch_size)
-        )
+    if options.backend == "jax":
+        mesh, size = options.mesh, options.batch_size
+        divided = divided_model(mesh, options.layout, size) if mesh else None
+        keras.distribution.set_distribution(divided)
     # A model in stages may be too large for a device: it is built on the host.
     host = tf.device("/cpu:0") if options.strategy == "pipeline" else contextlib.nullcontext()
     with strategy.scope(), dtype_policy(precision), host:

@@ -123,12 +123,12 @@ def _show_memory(options: TrainOptions, as_json: bool) -> None:
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
     from cli.memory_outlook import outlook_as_json, print_outlook
-    from trainer.devices import require_backend
+    from trainer.devices import use_backend
 
-    require_backend()
+    use_backend(options.backend)
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
-        bars.update("load", 0, None, "", "TensorFlow, the model and two steps")
+        bars.update("load", 0, None, "", "the model and its steps")
         from trainer.memory.outlook import outlook
 
         shown = outlook(options)

@@ -106,11 +106,12 @@ def test_a_placement_is_kept_and_can_be_given(reports, tmp_path):
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("1 rescaling\n2 flatten\n1 dense\n2 dense_1\n")
     run = {"run_dir": str(tmp_path / "run")} | PIPELINE | {"stages": 2}
-    given_one, continued, refused, missing = reports(
+    given_one, continued, refused, missing, by_memory = reports(
         run | {"place": str(place), "stop_after": 1},
         run,
         PIPELINE | {"stages": 2, "place": str(wrong)},
         PIPELINE | {"stages": 2, "place": str(tmp_path / "none.txt")},
+        PIPELINE | {"stages": 2, "deterministic": True},
     )
     assert given_one == "stopped"
     assert [line.partition(": ")[2] for line in continued["notices"]] == [
@@ -119,6 +120,7 @@ def test_a_placement_is_kept_and_can_be_given(reports, tmp_path):
     ]
     assert "does not have the stages 1 to 2 in order" in refused
     assert "none.txt" in missing
+    assert not any("of the time" in line for line in by_memory["notices"])
 
 
 @given(

@@ -80,6 +80,16 @@ class JaxLoop(Loop):
         layouts = jax.tree.map(lambda value: value.sharding, self._state())
         return jax.jit(step, donate_argnums=0, out_shardings=(layouts, None, None))
 
+    def planned_memory(self, specs: Any) -> Any:
+        """JAX's `CompiledMemoryStats` of a training step, in bytes of each device.
+
+        Args:
+            specs: Shapes and dtypes of a batch, all dimensions known.
+        """
+        zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+        step = self._compiled(self._train_step, is_training=True)
+        return step.lower(self._state(), self._placed(zeros)).compile().memory_analysis()
+
     def _variables(self) -> tuple[list[Any], list[Any], list[Any]]:
         model = self._model
         return (

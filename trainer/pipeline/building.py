@@ -73,6 +73,8 @@ def divide(options: Settings, model: Any, shape: InputShape, slots: int, stored:
         size = options.batch_size // (parts * len(rows))
         inputs = keras.tree.map_structure(tf.convert_to_tensor, examples(shape, size))
         costs = placement.measured(calls, inputs, rows[0][0])
+        if options.deterministic:  # times differ from run to run
+            costs = [dataclasses.replace(cost, seconds=0.0) for cost in costs]
         begins = placement.balanced(costs, stages, 2.0 + slots, parts)
     divided = Stages(calls, begins, rows)
     divided.move(model.variables)
@@ -116,8 +118,7 @@ def _lines(
             f"stage {number + 1} of {len(begins)} on {devices}: "
             f"{counted(end - begin, 'layer')} from {calls.calls[begin].name}"
         )
-        if costs:
-            seconds = sum(cost.seconds for cost in costs[begin:end])
-            line += f", {seconds / sum(cost.seconds for cost in costs):.0%} of the time"
+        if whole := sum(cost.seconds for cost in costs):
+            line += f", {sum(cost.seconds for cost in costs[begin:end]) / whole:.0%} of the time"
         lines.append(line)
     return lines

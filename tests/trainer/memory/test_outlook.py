@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import UsageError
-from trainer.memory.outlook import PIPELINE, outlook, require_memory
+from trainer.memory.outlook import outlook, require_memory
+from trainer.memory.traced import PIPELINE
 
 # TensorFlow's gradient of a convolution takes 30 MB on a CPU, whatever its size, and two may run.
 SCRATCH = 2 * 30 << 20
@@ -99,6 +100,33 @@ def test_a_model_that_one_device_is_refused_trains_in_stages(data, tmp_path):
     together = sum(device["estimated"] for device in shown["devices"])
     assert 0.3 * together <= shown["measured"]["CPU"] <= 1.1 * together
     trained = shardmill(*arguments, *stages)
+    assert trained.returncode == 0, trained.stderr
+    assert (tmp_path / "run/model.keras").exists()
+
+
+@pytest.mark.proof
+def test_a_model_that_one_device_of_jax_is_refused_trains_on_a_mesh(data, tmp_path):
+    arguments = ("train", data, "--batch-size", 64, "--image-size", 96, "--epochs", 1)
+    arguments += ("--backend", "jax", "--run-dir", tmp_path / "run")
+    mesh = ("--strategy", "model_parallel", "--mesh", "data=2,model=2")
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    one = json.loads(shardmill(*arguments, "--dry-run", "--json", **four).stdout)
+    divided = json.loads(shardmill(*arguments, *mesh, "--dry-run", "--json", **four).stdout)
+    (alone,), devices = one["devices"], divided["devices"]
+    assert len(devices) == 4
+    for device in devices:
+        assert device["parameters"] < 0.6 * alone["parameters"]
+        assert device["optimizer"] < 0.6 * alone["optimizer"]
+        assert device["step"] < 0.5 * alone["step"]
+    assert {way["flag"].split()[-1] for way in one["ways"]} == {"data=N", "model=N"}
+    assert all(way["bytes"] < alone["estimated"] for way in one["ways"])
+
+    limit = ("--device-memory", (alone["estimated"] + devices[0]["estimated"]) // 2)
+    refused = shardmill(*arguments, *limit, **four)
+    assert refused.returncode == 2
+    assert "Pass --strategy model_parallel --mesh data=" in refused.stderr
+    assert not (tmp_path / "run").exists()
+    trained = shardmill(*arguments, *limit, *mesh, **four)
     assert trained.returncode == 0, trained.stderr
     assert (tmp_path / "run/model.keras").exists()
 

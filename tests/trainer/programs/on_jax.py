@@ -43,7 +43,6 @@ for number, text in enumerate(sys.argv[2:]):
     given |= {"precision": "float32", "run_dir": f"{sys.argv[1]}/{number}", "backend": "jax"}
     given |= json.loads(text)
     stop = tiny.stop_after(given.pop("stop_after", 0))
-    keras.distribution.set_distribution(None)
     try:
         options = TrainOptions("none", **given)
         data = tiny.data(batch_size=options.batch_size, validation=16)
