@@ -1,11 +1,11 @@
 """SIGKILL of `shardmill train`: `python -m benchmarks.training_kills [--kills 50]`.
 
-At that many seeded moments over the whole span of a run, by turns in each of the ways below, and of
-each by turns with checkpoints on this machine and in a bucket of an S3 server (`make engines`). Of
-several processes, one or all are killed. Then the same command completes the run, and its weights
-and history are compared with those of a run that was not killed, bit by bit; with parameter
-servers, whose gradients are some steps old, the number of epochs and the last loss. Checkpoints are
-at work most of the time.
+That many times, by turns in each of the ways below, and of each by turns with checkpoints on this
+machine and in a bucket of an S3 server (`make engines`). A kill comes up to 0.2 s after a file of a
+checkpoint has appeared, which a seed chooses; checkpoints are at work most of the time. Of several
+processes, one or all are killed. Then the same command completes the run, and its weights and
+history are compared with those of a run that was not killed, bit by bit; with parameter servers,
+whose gradients are some steps old, the number of epochs and the last loss.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ _WAYS: dict[str, tuple[str, ...]] = {
     "multi_worker": _WORKERS,
     "parameter_server": (*_WORKERS, "--parameter-servers", "1"),
 }
+# Files that a kill follows: of a run that has trained nothing, and of these checkpoints.
+_CHECKPOINTS = (1, 2, 3, 5, 8)
+_PARTS = (".data-00000-of-00001", ".index", ".json")
+_FILES = (
+    "run.json",
+    *(f"ckpt-{n}{part}" for n in _CHECKPOINTS for part in _PARTS),
+)
+_DELAY = 0.2  # seconds at most
 _TOLERANCE = 0.5  # of the last loss with parameter servers
 _TIMED = ("examples_per_second", "input_wait", "wall_seconds", "cpu_seconds")
 
@@ -60,11 +68,9 @@ def main() -> None:
     corpus = HERE.parent / "samples" / "clothing"
     _shardmill("preprocess", "images", corpus, "--out", work / "set", "--resize", "shorter:32")
     whole = {way: Run(work / f"whole-{way}", work / f"whole-{way}", way) for way in _WAYS}
-    spans = {way: _uninterrupted(work, run) for way, run in whole.items()}
-    results: dict[str, Any] = {
-        "seconds_of_a_run": {way: round(span, 1) for way, span in spans.items()},
-        "kills": [],
-    }
+    for run in whole.values():
+        _finished(_started(work, run), 0)
+    results: dict[str, Any] = {"kills": []}
     (work / "server").mkdir()
     with versitygw(work / "server") as server:
         os.environ.update(server.environment)
@@ -76,8 +82,7 @@ def main() -> None:
             if turn % 2:
                 place = f"{server.bucket}/{number}"
                 run = Run(place, buckets / place.removeprefix("s3://"), way)
-            share = (number + random.Random(number).random()) / arguments.kills
-            results["kills"].append(_kill(work, run, whole[way], share * spans[way], number))
+            results["kills"].append(_kill(work, run, whole[way], random.Random(number)))
             print(results["kills"][-1], flush=True)
     write("training_kills", results)
 
@@ -97,7 +102,7 @@ class Run:
     way: str
 
 
-def _kill(work: Path, run: Run, whole: Run, moment: float, seed: int) -> dict[str, Any]:
+def _kill(work: Path, run: Run, whole: Run, chosen: random.Random) -> dict[str, Any]:
     """Kills a run, completes it, and compares it with one that was not killed.
 
     Raises:
@@ -105,13 +110,13 @@ def _kill(work: Path, run: Run, whole: Run, moment: float, seed: int) -> dict[st
     """
     single = "--local-workers" not in _WAYS[run.way]
     victims = ("all",) if single else ("all", "worker 0", "worker 1")
-    victim = random.Random(seed).choice(victims)
+    victim, file, delay = chosen.choice(victims), chosen.choice(_FILES), chosen.random() * _DELAY
     kill = {
         "way": run.way,
         "checkpoints_at": "URL" if isinstance(run.place, str) else "local",
         "victim": victim,
-        "moment": round(moment, 2),
-        **_killed(work, run, victim, moment),
+        "after": file,
+        **_killed(work, run, victim, file, delay),
     }
     begun = time.monotonic()
     _finished(_started(work, run), 0)
@@ -148,17 +153,13 @@ def _finished(process: subprocess.Popen[str], *codes: int) -> int:
     return code
 
 
-def _uninterrupted(work: Path, run: Run) -> float:
-    begun = time.monotonic()
-    _finished(_started(work, run), 0)
-    return time.monotonic() - begun
-
-
-def _killed(work: Path, run: Run, victim: str, moment: float) -> dict[str, Any]:
-    """Kills a run, and says what was there of it."""
+def _killed(work: Path, run: Run, victim: str, file: str, delay: float) -> dict[str, Any]:
+    """Kills a run when a file of it has appeared, and says what was there of the run."""
     process = _started(work, run)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(moment)
+    paths = (run.files / file, run.files / "checkpoints" / file)
+    while process.poll() is None and not any(path.exists() for path in paths):
+        time.sleep(0.002)
+    time.sleep(delay)
     for number in _victims(process.pid, victim):
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
