@@ -45,7 +45,8 @@ def print_outlook(shown: Outlook) -> None:
         f"batches    of {options.batch_size:,}, --strategy {options.strategy}\n"
     )
     _print_devices(shown)
-    _print_ways(shown.ways)
+    if shown.ways:
+        _print_ways(shown.ways)
     if shown.limit is not None:
         _say_whether_it_fits(shown)
     say("next       nothing was written; leave out --dry-run to begin")

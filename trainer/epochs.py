@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from trainer.checkpointing import checkpoints, run_dir
@@ -143,7 +144,7 @@ class Epochs:
         """The rest of the epoch that `place` is in."""
         epochs_done, steps = place.epochs_done, self.stream.steps_per_epoch
         save = functools.partial(autosave.within_epoch, epochs_done)
-        report = self._report(epochs_done + 1, "train", steps, save, shown)
+        report = self._report(epochs_done + 1, "train", steps, autosave.begin, save, shown)
         first = epochs_done * steps
         self.learner.loop.next_stop = lambda done: shown.profile.next_stop(first + done) - first
         shown.profile.at(first + place.step)
@@ -152,9 +153,8 @@ class Epochs:
         measured: Totals | None = None
         if self.data.validation is not None:
             count = self.data.validation.steps_per_epoch
-            report = self._report(
-                epochs_done + 1, "validation", count, lambda *_: save(steps, totals), shown
-            )
+            saves = (autosave.begin, lambda *_: save(steps, totals))
+            report = self._report(epochs_done + 1, "validation", count, *saves, shown)
             # The chief's moving means, which are saved; see `Loop.validate`.
             self.team.take_from_chief(self.learner.model.non_trainable_variables)
             measured = self.learner.loop.validate(iter(validation), count, report)
@@ -189,7 +189,13 @@ class Epochs:
         )
 
     def _report(
-        self, epoch: int, phase: str, num_steps: int, save: OnSteps, shown: Shown
+        self,
+        epoch: int,
+        phase: str,
+        num_steps: int,
+        begin: Callable[[], None],
+        save: OnSteps,
+        shown: Shown,
     ) -> OnSteps:
         """What turns the totals of a phase into events, and stops at a loss that is not finite.
 
@@ -197,6 +203,7 @@ class Epochs:
         """
 
         def report(step: int, totals: Totals) -> None:
+            begin()
             if totals.bad_step >= 0:
                 raise TrainingError(
                     f"The loss is {totals.loss} at step {totals.bad_step + 1} of {num_steps} in "

@@ -507,7 +507,7 @@ class TrainOptions:
                 "or pass --strategy model_parallel --mesh data=N,model=N."
             )
         for name in _ONLY_ON_TENSORFLOW:
-            if getattr(self, name) not in (None, False, 1):
+            if getattr(self, name) != self.__dataclass_fields__[name].default:
                 raise UsageError(
                     f"{flag_of(name)} is for TensorFlow. Leave it or --backend jax out."
                 )

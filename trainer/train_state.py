@@ -151,9 +151,10 @@ def make_train_state(
             optimizer = with_averages(optimizer, options.ema)
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
+    divided = None
     if options.backend == "jax":
-        mesh, size = options.mesh, options.batch_size
-        divided = divided_model(mesh, options.layout, size) if mesh else None
+        if options.mesh is not None:
+            divided = divided_model(options.mesh, options.layout, options.batch_size)
         keras.distribution.set_distribution(divided)
     # A model in stages may be too large for a device: it is built on the host.
     host = tf.device("/cpu:0") if options.strategy == "pipeline" else contextlib.nullcontext()
@@ -164,6 +165,8 @@ def make_train_state(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
                 "trainable."
             )
+    if divided is not None:
+        divided.require_used()
     synchronized = _sync_batch_norm(options, replicas)
     changed = () if synchronized is None else set_synchronized(model, synchronized)
     head_loaded = None

@@ -139,7 +139,8 @@ def _inputs(
             if is_text:
                 content.decode()
         except (OSError, UnicodeDecodeError) as error:
-            failed.append(Prediction(name, (), str(error)))
+            reason = getattr(error, "strerror", None) or str(error)
+            failed.append(Prediction(name, (), reason))
             continue
         if not lines:
             yield name, content.strip() if name == "-" and is_text else content

@@ -68,9 +68,11 @@ def test_jax_and_its_devices_learn_what_tensorflow_learns(reports, tmp_path, mod
 
 def test_a_model_on_a_mesh_is_that_of_one_device_and_takes_a_part_of_its_memory(reports, tmp_path):
     layout = tmp_path / "layout"
-    layout.write_text("dense/kernel$ 0\ndense_1/kernel$ -\n")
-    wrong = tmp_path / "wrong"
+    layout.write_text("\nkernel$\t0\n")
+    wrong, unused, short = tmp_path / "wrong", tmp_path / "unused", tmp_path / "short"
     wrong.write_text("dense/kernel$ first\n")
+    unused.write_text("kernel$ 7\n")
+    short.write_text("kernel$\n")
     one, four, eight, *refused = reports(
         {},
         DIVIDED,
@@ -80,6 +82,10 @@ def test_a_model_on_a_mesh_is_that_of_one_device_and_takes_a_part_of_its_memory(
         DIVIDED | {"mesh": "data=3"},
         {"strategy": "mirrored"},
         {"accumulate": 2},
+        {"sync_batch_norm": True},
+        {"local_workers": 1},
+        DIVIDED | {"layout": str(unused)},
+        DIVIDED | {"layout": str(short)},
     )
     assert_near(four, one, 1e-5)
     assert_near(eight, one, 1e-5)
@@ -89,6 +95,10 @@ def test_a_model_on_a_mesh_is_that_of_one_device_and_takes_a_part_of_its_memory(
     assert "--batch-size 16 is not a multiple of the 3 parts of --mesh data=3" in refused[2]
     assert "--strategy mirrored is one of TensorFlow" in refused[3]
     assert "--accumulate is for TensorFlow" in refused[4]
+    assert "--sync-batch-norm is for TensorFlow" in refused[5]
+    assert "--local-workers is for TensorFlow" in refused[6]
+    assert "The rule 'kernel$ 7' of --layout decides for no weight" in refused[7]
+    assert f"Line 1 of {short} is 'kernel$'" in refused[8]
 
 
 @pytest.mark.proof

@@ -159,9 +159,10 @@ def greatest_share(costs, begins):
     ("text", "message"),
     [
         ("1 a\n", "has 1 line, and the model 4 layers"),
-        ("1 a\n1 b\n3 c\n3 d\n", "does not have the stages 1 to 2 in order"),
-        ("2 a\n1 b\n1 c\n2 d\n", "does not have the stages 1 to 2 in order"),
-        ("x a\n1 b\n1 c\n2 d\n", "does not have the stages 1 to 2 in order"),
+        ("1\n1\n3\n3\n", "does not have the stages 1 to 2 in order"),
+        ("2\n1\n1\n2\n", "does not have the stages 1 to 2 in order"),
+        ("x\n1\n1 dense\n2\n", "does not have the stages 1 to 2 in order"),
+        ("1 rescaling_8\n1 flatten\n\n1 conv2d_2\n2 dense_1\n", "Line 4 of .* layer conv2d_2"),
         (b"\xff\xfe\x00", "is not text"),
     ],
 )

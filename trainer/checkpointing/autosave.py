@@ -42,6 +42,11 @@ class Autosave:
         self._saved_at = time.monotonic()
         self._saved: tuple[int, int] | None = None
 
+    def begin(self) -> None:
+        """Steps are done: a signal that comes from now on ends the run with a checkpoint."""
+        if self._team.is_settled:
+            self._termination.begin()
+
     def within_epoch(self, epochs_done: int, step: int, totals: Totals) -> None:
         """Saves if it is time, or if the run has to stop; not while steps are under way.
 
@@ -56,7 +61,6 @@ class Autosave:
         """
         if not self._team.is_settled:
             return
-        self._termination.begin()
         self._listen()
         is_time = bool(self._team.of_chief(int(self._is_time())))
         if (is_time or self._asked) and self._saved != (epochs_done, step):

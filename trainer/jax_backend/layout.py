@@ -41,6 +41,7 @@ class DividedModel(keras.distribution.ModelParallel):
         layouts = keras.distribution.LayoutMap(mesh)
         super().__init__(layout_map=layouts, batch_dim_name=mesh.axis_names[0])
         self._rules = (*rules, *_ATTENTION)
+        self._unused = list(rules)
         self._parts = dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(_MODEL, 1)
 
     @override
@@ -57,10 +58,27 @@ class DividedModel(keras.distribution.ModelParallel):
             return None
         for pattern, dimension in self._rules:
             if re.search(pattern, path) and (dimension is None or dimension in divisible):
+                if (pattern, dimension) in self._unused:
+                    self._unused.remove((pattern, dimension))
                 return dimension
         if len(shape) - 1 in divisible:
             return len(shape) - 1
         return 0 if len(shape) == 2 and 0 in divisible else None
+
+    def require_used(self) -> None:
+        """Checks that every rule has decided for a weight of the models that were built.
+
+        Raises:
+            UsageError: One has not.
+        """
+        if self._unused and self._parts > 1:
+            pattern, dimension = self._unused[0]
+            rule = f"{pattern} {'-' if dimension is None else dimension}"
+            raise UsageError(
+                f"The rule {rule!r} of --layout decides for no weight: none of two dimensions or "
+                f"more matches it first and has such a dimension that {self._parts} divides. "
+                "Correct it, or remove it."
+            )
 
 
 def divided_model(mesh: str, layout: Path | None, batch_size: int) -> DividedModel:
@@ -105,11 +123,12 @@ def _read_rules(path: Path) -> list[Rule]:
         raise UsageError(f"{path} is not text: {error}. Pass a file of rules.") from error
     rules: list[Rule] = []
     for number, line in enumerate(lines, 1):
-        pattern, _, dimension = line.strip().rpartition(" ")
+        if not line.strip():
+            continue
         try:
+            pattern, dimension = line.rsplit(maxsplit=1)
             re.compile(pattern)
-            if pattern:
-                rules.append((pattern, None if dimension == "-" else int(dimension)))
+            rules.append((pattern.strip(), None if dimension == "-" else int(dimension)))
         except (re.error, ValueError) as error:
             raise UsageError(
                 f"Line {number} of {path} is {line!r} ({error}). Write a regular expression for "

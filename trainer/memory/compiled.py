@@ -35,17 +35,19 @@ class CompiledPlan(MemoryPlan):
 
     @override
     def ways(self) -> list[Way]:
+        # Of all devices only: to compile a step may take a minute.
+        number = max((n for n in NUMBERS if n <= jax.device_count()), default=1)
+        divides_batch = not self._options.batch_size % number
         return [
-            Way(f"--strategy model_parallel --mesh {axis}=N", n, self._most(f"{axis}={n}"))
+            self._way(axis, number)
             for axis in _AXES
-            for n in NUMBERS
-            if n <= jax.device_count() and (axis == "model" or not self._options.batch_size % n)
+            if number > 1 and (divides_batch or axis != "data")
         ]
 
-    def _most(self, mesh: str) -> int:
-        """Bytes of the device of a mesh that needs the most."""
-        state = self.state(strategy="model_parallel", mesh=mesh, layout=None)
-        return max(one.total for one in self._planned(state))
+    def _way(self, axis: str, number: int) -> Way:
+        changes = {"strategy": "model_parallel", "mesh": f"{axis}={number}", "layout": None}
+        most = max(one.total for one in self._planned(self.state(**changes)))
+        return Way(f"--strategy model_parallel --mesh {axis}=N", number, most)
 
     def _planned(self, state: TrainState) -> list[Footprint]:
         """The footprints of the devices that a training is on."""

@@ -6,6 +6,8 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
+import keras
+
 from foundation.errors import UsageError
 from foundation.wording import format_bytes, parse_size
 from trainer import precision
@@ -110,6 +112,7 @@ def require_memory(asked: TrainOptions) -> None:
     if asked.device_memory is None:
         return
     drawn = outlook(asked, measure=False)
+    _forget_models()
     if drawn.fits:
         return
     options, fitting = drawn.options, drawn.fitting()
@@ -120,3 +123,10 @@ def require_memory(asked: TrainOptions) -> None:
         f"--device-memory {options.device_memory}. Pass "
         f"{instead or 'a smaller --batch-size, or a smaller model'}. See all with --dry-run."
     )
+
+
+def _forget_models() -> None:
+    """Frees the models that were looked at. Names of layers, which layouts have, begin again."""
+    policy = keras.config.dtype_policy()
+    keras.backend.clear_session()
+    keras.config.set_dtype_policy(policy)

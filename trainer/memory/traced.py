@@ -35,7 +35,7 @@ from trainer.train_state import TrainState
 
 # What is divided among so many parts or devices.
 ACCUMULATE = "--accumulate N"
-MIRRORED = "--strategy mirrored, N devices"
+MIRRORED = "--strategy mirrored on N devices"
 PIPELINE = "--strategy pipeline --stages N"
 _UNEVEN = 1.5  # of the greatest stage, over the even cut: measured on three networks
 
@@ -85,11 +85,18 @@ class TracedPlan(MemoryPlan):
         state = alone.footprint.parameters + alone.footprint.optimizer
         parts = [n for n in NUMBERS if not self._options.batch_size % n]
         stages = [n for n in NUMBERS if n <= len(alone.costs)]
-        return [
+        ways = [
             *(Way(ACCUMULATE, n, state + alone.sums + alone.step(n)) for n in parts),
             *(Way(MIRRORED, n, state + alone.step(n)) for n in parts),
             *(Way(PIPELINE, n, int(_UNEVEN * _greatest_stage(alone.costs, n))) for n in stages),
         ]
+        return [way for way in ways if way.number > self._in_use().get(way.flag, 1)]
+
+    def _in_use(self) -> dict[str, int]:
+        """Flag -> its number in the options that were asked for."""
+        devices = len(self.footprints)
+        used = {"mirrored": MIRRORED, "pipeline": PIPELINE}.get(self._options.strategy)
+        return {ACCUMULATE: self._options.accumulate} | ({used: devices} if used else {})
 
     def _costs(self, state: TrainState, fixed: int, of_examples: int) -> list[Cost]:
         """What of these bytes belongs to each call of a layer; none if it cannot be divided."""

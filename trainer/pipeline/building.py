@@ -90,11 +90,13 @@ def _microbatches(options: Settings, rows: int, stages: int) -> int:
     """
     share, left = divmod(options.batch_size, rows)
     divisors = [n for n in range(1, share + 1) if share % n == 0]
-    if left or (options.microbatches and options.microbatches not in divisors):
+    asked = options.microbatches or 1
+    if left or asked not in divisors:
+        nearest = min(divisors, key=lambda n: abs(n - asked), default=1)
         raise UsageError(
-            f"--batch-size {options.batch_size} is not a multiple of {rows} x "
-            f"{options.microbatches or 1}, the replicas and the micro-batches of each. Pass "
-            f"a --batch-size that is, or --microbatches {divisors[-1]}."
+            f"--batch-size {options.batch_size} is not a multiple of {rows} x {asked}, the "
+            "replicas and the micro-batches of each. Pass a --batch-size that is"
+            + ("." if left else f", or --microbatches {nearest}.")
         )
     return options.microbatches or max(n for n in divisors if n <= _PARTS_PER_STAGE * stages)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,14 +137,26 @@ def read_placement(path: Path, calls: Calls, stages: int) -> list[int]:
             f"{counted(len(calls.calls), 'layer')}. Pass a file with a line for each layer: the "
             "number of its stage, and its name."
         )
+    lines = [(number, word) for number, word in enumerate(words, 1) if word]
+    for (number, word), call in zip(lines, calls.calls, strict=True):
+        if len(word) == 2 and _kind(word[1]) != _kind(call.name):
+            raise UsageError(
+                f"Line {number} of {path} is for the layer {word[1].strip()}, and the model has "
+                f"{call.name} there. Pass the stages.txt of such a model."
+            )
     expected = [str(stage + 1) for stage in range(stages)]
     begins = [numbers.index(number) for number in expected if number in numbers]
     if list(dict.fromkeys(numbers)) != expected or sorted(numbers, key=int) != numbers:
         raise UsageError(
             f"{path} does not have the stages 1 to {stages} in order, with a layer for each. "
-            f"Correct the numbers, or pass --stages {len(set(numbers))}."
+            "Correct the numbers, or --stages."
         )
     return begins
+
+
+def _kind(name: str) -> str:
+    """A name of a layer without the number that Keras counts such layers by."""
+    return re.sub(r"(_\d+)?$", "", name.strip())
 
 
 def placement_text(calls: Calls, begins: Sequence[int]) -> str:
