@@ -41,8 +41,8 @@ def read_run(directory: Path, epoch: str = "last") -> RunRecord:
         epoch: A key of EPOCHS.
 
     Raises:
-        InputError: There is no run, or its run.json cannot be read.
-        UsageError: It has no model of this epoch.
+        InputError: There is no run, it is unfinished, or its run.json cannot be read.
+        UsageError: It has no best epoch.
     """
     _require_directory(directory, "Pass the --run-dir of 'shardmill train'.")
     path = directory / RUN
@@ -57,13 +57,16 @@ def read_run(directory: Path, epoch: str = "last") -> RunRecord:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read: {error!r}. Restore it.") from error
     model_path = directory / EPOCHS[epoch]
-    if not model_path.is_file():
-        advice = (
-            "Finish it with the same 'shardmill train' command."
-            if epoch == "last"
-            else "A run without a validation split has none; pass --epoch last."
+    if not model_path.is_file() and epoch == "last":
+        raise InputError(
+            f"No {model_path.name} in {directory}: the run is unfinished. Finish it by the same "
+            "'shardmill train' command."
         )
-        raise UsageError(f"No {model_path.name} in {directory}. {advice}")
+    if not model_path.is_file():
+        raise UsageError(
+            f"No {model_path.name} in {directory}: a run without a validation split has none. Pass "
+            "--epoch last."
+        )
     return RunRecord(model_path, content, options, root_hash)
 
 

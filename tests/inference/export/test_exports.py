@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -237,6 +238,14 @@ def test_a_missing_model_is_said_before_tensorflow_is_loaded(arguments, run_earl
     done = run_early(*arguments)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("error: No directory nosuch. Pass the --run-dir of 'shardmill")
+
+
+def test_an_unfinished_run_is_said_before_tensorflow_is_loaded(trained, run_early, tmp_path):
+    (tmp_path / "run").mkdir()
+    shutil.copy(trained.run / "run.json", tmp_path / "run")
+    done = run_early("export", "run")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: No model.keras in run: the run is unfinished. Finish it")
 
 
 @pytest.mark.parametrize("command", ["predict", "export", "train"])
