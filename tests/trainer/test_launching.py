@@ -7,46 +7,37 @@ import pytest
 from trainer.errors import WORKERS_LOST
 from trainer.launching.server_group import ServerGroup
 
-# The chief waits for worker 1, as that of a run does; worker 1 is killed before or after it serves.
+# Worker 1 is killed before it serves, or when the group has seen it serve; then the chief ends
+# when the group has waited for it.
 PROGRAM = """
-import json, os, signal, socket, sys, time
+import json, os, pathlib, signal, socket, sys, time
 
 config = json.loads(os.environ["TF_CONFIG"])
 job, number = config["task"]["type"], config["task"]["index"]
-
-def address(job, number):
-    host, port = config["cluster"][job][number].split(":")
-    return host, int(port)
-
-def listens():
-    try:
-        socket.create_connection(address("worker", 1)).close()
-    except OSError:
-        return False
-    return True
-
+host, port = config["cluster"][job][number].split(":")
+moment, pid = sys.argv[1], pathlib.Path(sys.argv[2])
+server = None if moment == "before" else socket.create_server((host, int(port)))
 if (job, number) == ("worker", 1):
-    if sys.argv[1] == "after":
-        server = socket.create_server(address(job, number))
-        time.sleep(2)
+    pid.with_suffix(".tmp").write_text(str(os.getpid()))
+    pid.with_suffix(".tmp").rename(pid)
+    if server:
+        server.accept()
     os.kill(os.getpid(), signal.SIGKILL)
-server = socket.create_server(address(job, number))
-if job != "chief":
+if job != "chief" or not server:
     signal.pause()
-while not listens():
+while not pid.exists() or pathlib.Path("/proc", pid.read_text()).exists():
     time.sleep(0.1)
-while listens():
-    time.sleep(0.1)
-time.sleep(2)
 """
 
 
 @pytest.mark.parametrize(("moment", "code"), [("before", WORKERS_LOST), ("after", 0)])
-def test_a_run_without_restarts_ends_with_a_worker_that_never_served(options, moment, code):
+def test_a_run_without_restarts_ends_if_a_worker_never_served(
+    options, tmp_path, moment, code
+):
     lines = []
     group = ServerGroup(
         options(local_workers=2, parameter_servers=1),
-        [sys.executable, "-c", PROGRAM, moment],
+        [sys.executable, "-c", PROGRAM, moment, str(tmp_path / "pid")],
         None,
         lines.append,
     )
