@@ -31,9 +31,7 @@ while not pid.exists() or pathlib.Path("/proc", pid.read_text()).exists():
 
 
 @pytest.mark.parametrize(("moment", "code"), [("before", WORKERS_LOST), ("after", 0)])
-def test_a_run_without_restarts_ends_if_a_worker_never_served(
-    options, tmp_path, moment, code
-):
+def test_a_run_without_restarts_ends_if_a_worker_never_served(options, tmp_path, moment, code):
     lines = []
     group = ServerGroup(
         options(local_workers=2, parameter_servers=1),
