@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 
 from beam_jobs.build import Build, cancel_tasks
+from beam_jobs.engine.beam_workers import lost_worker
 from beam_jobs.engine.clusters import cancelling, describe, failure, has_job_server
 from beam_jobs.engine.dataflow import check_job, is_dataflow
-from beam_jobs.engine.processes import LOST_WORKER
 from beam_jobs.engine.runners import choose_runner, is_local
 from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
@@ -19,9 +19,6 @@ from beam_jobs.transform import BuildShardSet, DoListTasks
 from beam_jobs.work import kept_error
 from beam_jobs.workspace import read_json
 from shard_format import InputError
-
-# What Beam's local engine raises when a worker process has died.
-_LOST_WORKER = "Channel closed prematurely"
 
 # Beats come every 10 s. An engine may take a minute to see that a machine is lost, and to start
 # its tasks elsewhere.
@@ -109,7 +106,7 @@ def _run(
         raise (
             watchdog.error
             or kept_error(context)
-            or _lost_worker(error)
+            or lost_worker(error)
             or (error if is_local(runner) else failure(runner, error))
         ) from error
 
@@ -169,10 +166,3 @@ def _is_final(context: JobContext) -> bool:
     """Whether a worker has left an error that another attempt would meet too."""
     note = read_json(context.workspace.error(context.run_id))
     return note is not None and note["final"]
-
-
-def _lost_worker(error: Exception) -> InputError | None:
-    """Returns the error for a worker process that died."""
-    if _LOST_WORKER not in str(error):
-        return None
-    return InputError(LOST_WORKER)
