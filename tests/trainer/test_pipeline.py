@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tiny
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from outcomes import assert_near
 
@@ -131,6 +131,7 @@ def test_a_placement_is_kept_and_can_be_given(reports, tmp_path):
     ),
     st.integers(1, 4),
 )
+@example([(26, 0, 0), (45, 0, 0), (50, 0, 0), (17, 0, 0)], 1)  # shares whose sum is above 1
 def test_no_other_cut_has_a_smaller_greatest_share(numbers, stages):
     costs = [Cost(float(seconds), *sizes) for seconds, *sizes in numbers]
     stages = min(stages, len(costs))

@@ -80,7 +80,7 @@ def balanced(costs: Sequence[Cost], stages: int, weight_factor: float, parts: in
         (one / (sum(seconds) or 1.0), other / (sum(sizes) or 1.0))
         for one, other in zip(seconds, sizes, strict=True)
     ]
-    low, high = 0.0, 1.0
+    low, high = 0.0, 2.0  # a rounded sum of all shares may be above 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if len(_filled(shares, middle)) <= stages:
