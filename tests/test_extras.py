@@ -226,10 +226,12 @@ def test_a_release_in_a_fresh_environment_does_its_part(
     read = (shardmill, "read", shard_set, "--seconds", "1", "--image-size", "32")
     train = (shardmill, "train", shard_set, "--model", "small_cnn", "--epochs", "1")
     train = (*train, "--image-size", "32", "--run-dir", tmp_path / "run")
+    if extra == "jax":
+        train = (*train, "--backend", "jax")
     parts = {"prepare": [prepare], "train": [read, train]}
     heic = (binaries / "python", "-c", "import pi_heif")
     run(*heic, code=0 if extra in ("all", "heic") else 1)
-    installs = {"export": ("export", "train")}.get(extra, (extra,))
+    installs = (extra, "train") if extra in ("export", "jax") else (extra,)
     for name, commands in parts.items():
         for command in commands:
             if extra == "all" or name in installs:
