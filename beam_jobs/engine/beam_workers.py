@@ -1,7 +1,8 @@
 """Worker processes of Beam's local engine (`--direct_running_mode=multi_processing`).
 
 Beam sees that one has died by the end of its connections. One that dies before it has connected has
-none, and Beam would wait for it without end; so the end of the process ends the job too.
+none, and Beam would wait for it without end; so the end of the process ends the job too. Then one
+that connects after the end of the job is told so, which Beam does not.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class WatchedWorker(worker_handlers.SubprocessSdkWorkerHandler):
     @override
     def stop_worker(self) -> None:
         self._stopped.set()
+        self.control_conn.push(worker_handlers.BeamFnControlServicer._DONE_MARKER)
         super().stop_worker()
 
     def _watch(self) -> None:

@@ -26,7 +26,7 @@ def test_a_killed_worker_ends_the_job_with_a_word(
         [sys.executable, "-m", "cli.main", *map(str, job), *beam],
         cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    next(_workers(process.pid, connected)).kill()
+    next(_workers(process, connected)).kill()
     printed, _ = process.communicate(timeout=240)
     assert process.returncode == 3 and LOST_WORKER[:60] in " ".join(printed.split()), printed
     assert "Traceback" not in printed
@@ -35,12 +35,11 @@ def test_a_killed_worker_ends_the_job_with_a_word(
 
 
 def _workers(launcher, connected):
-    """Yields worker processes until there are no more."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        while True:
-            for one in psutil.Process(launcher).children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    command = one.cmdline()
-                    if command[:1] == [sys.executable] and WORKER in command[1:]:
-                        if one.net_connections() or not connected:
-                            yield one
+    """Yields worker processes until the launcher has ended."""
+    while launcher.poll() is None:
+        for one in psutil.Process(launcher.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                command = one.cmdline()
+                if command[:1] == [sys.executable] and WORKER in command[1:]:
+                    if one.net_connections() or not connected:
+                        yield one
