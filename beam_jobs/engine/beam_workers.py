@@ -1,8 +1,8 @@
 """Worker processes of Beam's local engine (`--direct_running_mode=multi_processing`).
 
-Beam sees that one has died by the end of its connections. One that dies before it has connected has
-none, and Beam would wait for it without end; so the end of the process ends the job too. Then one
-that connects after the end of the job is told so, which Beam does not.
+Beam sees that one has died by the end of its connections. It waits without end for one that dies
+before it has connected, and, when the job has ended, for one that connects only then. Here the end
+of a process ends the job, and the end of the job every process.
 """
 
 from __future__ import annotations
