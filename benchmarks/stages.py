@@ -1,9 +1,9 @@
 """How much stages work at the same moment: `python -m benchmarks.stages [--stages N]`.
 
-Eight Dense layers of 1,536 x 1,536 in stages on logical devices of this machine's CPU, beside the
-same on one device, which adds up the gradients of as many micro-batches. An operation has one
-thread. A device of a CPU may have several operations at work, where a GPU has one: so the trace
-says how much stages overlap, and how many operations are at work at the same moment.
+Eight Dense layers of 1,536 x 1,536 in stages on logical devices of this machine's CPU, compared
+with one device that adds up the gradients of as many micro-batches. An operation has one thread.
+A device of a CPU may have several operations at work, where a GPU has one: so the trace says how
+much stages overlap, and how many operations are at work at the same moment.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.subjects.clock import measure
+from benchmarks.subjects.clock import measure, report
 
 _LAYERS, _WIDTH, _BATCH = 8, 1536, 512
 _WARM_UP, _STEPS, _TRACED = 12, 12, 8
@@ -48,18 +49,16 @@ def _trace(steps: Callable[[int], int], stages: int) -> None:
 
     device_of_operation = _devices(lambda: steps(1))
     steps(_WARM_UP)
-    details: dict[str, Any] = {}
-
-    def traced() -> int:
-        with tempfile.TemporaryDirectory() as folder:
-            # Level 3 has a line for each operation.
-            options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3)
-            with tf.profiler.experimental.Profile(folder, options):
-                records = steps(_TRACED)
-            details.update(_shares(list(_spans(Path(folder), device_of_operation)), stages))
-            return records
-
-    measure(traced, details)
+    with tempfile.TemporaryDirectory() as folder:
+        # Level 3 has a line for each operation.
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3)
+        tf.profiler.experimental.start(folder, options)
+        cpu, begun = time.process_time(), time.perf_counter()
+        records = steps(_TRACED)
+        seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - cpu
+        tf.profiler.experimental.stop()
+        shares = _shares(list(_spans(Path(folder), device_of_operation)), stages)
+    report(records, seconds, cpu_seconds, shares)
 
 
 def _loop(stages: int, microbatches: int) -> Any:
@@ -87,7 +86,9 @@ def _loop(stages: int, microbatches: int) -> Any:
         return Loop(create(), model, optimizer, options, objective)
     calls = calls_of(objective.body)
     costs = measured(calls, tf.random.normal((_BATCH // microbatches, _WIDTH)), "/cpu:0")
-    begins = balanced(costs, stages, 2.0, microbatches)  # SGD has a gradient beside each weight
+    begins = balanced(
+        costs, stages, 2.0, microbatches
+    )  # a weight and its gradient: SGD has no state
     divided = Stages(calls, begins, rows_of_devices(stages))
     divided.move(model.variables)
     optimizer.build(model.trainable_variables)
@@ -125,9 +126,7 @@ def _spans(folder: Path, device_of_operation: Mapping[str, int]) -> Iterator[tup
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     (file,) = folder.rglob("*.xplane.pb")
-    space = xplane_pb2.XSpace()
-    space.ParseFromString(file.read_bytes())
-    for plane in space.planes:
+    for plane in xplane_pb2.XSpace.FromString(file.read_bytes()).planes:
         for line in plane.lines:
             for event in line.events:
                 name = plane.event_metadata[event.metadata_id].name.rsplit(":", 1)[0]
@@ -143,8 +142,8 @@ def _shares(spans: Sequence[tuple[int, int, int]], stages: int) -> dict[str, Any
     ]
     working, last = [0] * stages, 0
     any_busy, all_busy, operations, busy = 0, 0, 0, [0] * stages
-    for time, stage, change in sorted(changes):
-        passed, last = time - last, time
+    for moment, stage, change in sorted(changes):
+        passed, last = moment - last, moment
         any_busy += passed * any(working)
         all_busy += passed * all(working)
         operations += passed * sum(working)
