@@ -17,7 +17,7 @@ from benchmarks.measure import parser, run, take_turns, write
 def main() -> None:
     """Measures both, prints tables and writes the results."""
     options = parser("stages", __doc__)
-    options.add_argument("--stages", type=int, default=2)
+    options.add_argument("--stages", type=int, default=2, choices=range(2, 9))
     options.add_argument("--microbatches", type=int, default=8)
     arguments = options.parse_args()
     stages, microbatches = arguments.stages, arguments.microbatches

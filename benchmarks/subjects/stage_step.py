@@ -74,9 +74,8 @@ def _loop(stages: int, microbatches: int) -> Any:
     from trainer.pipeline.stages import Stages
     from trainer.strategies.pipeline import create, rows_of_devices
 
-    names = [f"block_{number}" for number in range(_LAYERS)]
-    layers = [keras.layers.Dense(_WIDTH, activation="relu", name=name) for name in names]
-    ending = keras.layers.Dense(10, activation="softmax", name="ending")
+    layers = [keras.layers.Dense(_WIDTH, activation="relu") for _ in range(_LAYERS)]
+    ending = keras.layers.Dense(10, activation="softmax")
     model = keras.Sequential([keras.Input((_WIDTH,)), *layers, ending])
     optimizer = keras.optimizers.SGD(1e-3)
     objective = Objective(model)
@@ -86,9 +85,8 @@ def _loop(stages: int, microbatches: int) -> Any:
         return Loop(create(), model, optimizer, options, objective)
     calls = calls_of(objective.body)
     costs = measured(calls, tf.random.normal((_BATCH // microbatches, _WIDTH)), "/cpu:0")
-    begins = balanced(
-        costs, stages, 2.0, microbatches
-    )  # a weight and its gradient: SGD has no state
+    # A weight and its gradient take twice the bytes of the weight: SGD keeps no state.
+    begins = balanced(costs, stages, 2.0, microbatches)
     divided = Stages(calls, begins, rows_of_devices(stages))
     divided.move(model.variables)
     optimizer.build(model.trainable_variables)
